@@ -1,0 +1,1 @@
+"""Frozen values of the domain. Pure: standard library and pydantic only."""

@@ -1,0 +1,45 @@
+"""Canonical JSON: one byte string per value, whatever the key order or the platform.
+
+Object keys are sorted by code point, there is no white space, text is ASCII with `\\uXXXX` escapes (so lone
+surrogates and NUL survive), integers are exact at any size, floats print as Python's shortest repr, and the
+non-finite ones as NaN, Infinity and -Infinity. Test vectors: `tests/data/canonical_json.json`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from evalfleet.model.ids import sha256
+
+
+def canonical_bytes(value: Any) -> bytes:
+    """The canonical JSON of `value` as ASCII bytes.
+
+    Raises TypeError for a value that is not JSON, or an object whose keys are not strings.
+    """
+    _check_keys(value)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of the canonical JSON of `value`, in hexadecimal."""
+    return sha256(canonical_bytes(value))
+
+
+def parse_exact(data: bytes | str) -> Any:
+    """Read JSON back exactly: big integers stay integers, NaN and Infinity are numbers."""
+    return json.loads(data)
+
+
+def _check_keys(value: Any) -> None:
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            for key in item:  # pyright: ignore[reportUnknownVariableType]
+                if not isinstance(key, str):
+                    raise TypeError(f"object key {key!r} is {type(key).__name__}, not a string")  # pyright: ignore[reportUnknownArgumentType]
+            stack.extend(item.values())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        elif isinstance(item, (list, tuple)):
+            stack.extend(item)  # pyright: ignore[reportUnknownArgumentType]

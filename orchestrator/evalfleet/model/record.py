@@ -1,0 +1,181 @@
+"""What travels from a worker to the record store, and what the store answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from evalfleet.errors import FailureKind
+from evalfleet.model.assertion import AssertionRow
+from evalfleet.model.case import AttemptSummary, Case
+from evalfleet.model.turn import TurnRecord
+from evalfleet.model.verdict import Outcome, Settlement, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptEvidence:
+    """Everything an attempt left behind, before it is encoded.
+
+    `diagnostics` holds redacted tracebacks and author diagnostics, one text each; never shown in a report.
+    """
+
+    summary: AttemptSummary
+    turns: tuple[TurnRecord, ...]
+    assertions: tuple[AssertionRow, ...]
+    diagnostics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRows:
+    """An attempt's rows, encoded once in the worker: concatenated binary COPY tuples per table.
+
+    The coordinator streams them into staging tables without looking inside.
+    """
+
+    attempt: bytes
+    assertions: bytes = b""
+    tool_calls: bytes = b""
+    pages: bytes = b""
+
+    @property
+    def size(self) -> int:
+        return len(self.attempt) + len(self.assertions) + len(self.tool_calls) + len(self.pages)
+
+
+@dataclass(frozen=True, slots=True)
+class SealedAttempt:
+    """What `decide` and the counters need of a sealed attempt, beside its encoded rows.
+
+    `tokens` is input plus output; `cost_usd` what is known of the price; None is unknown.
+    """
+
+    attempt: int
+    case: int
+    outcome: Outcome
+    verdict: Verdict
+    rows: EncodedRows
+    kind: FailureKind | None = None
+    code: str | None = None
+    retry_after: float | None = None
+    acceptance_unknown: bool = False
+    cost_usd: float | None = None
+    tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LostAttempt:
+    """A lease that ended without a seal: becomes an attempts row `interrupted(kind, code)`.
+
+    `started_at` is seconds since the epoch; `blamed` counts against the case (its worker crashed).
+    """
+
+    attempt: int
+    case: int
+    worker: str
+    kind: FailureKind
+    code: str
+    started_at: float
+    blamed: bool
+    pages_complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptWrite:
+    """A sealed attempt to commit; `settles` says that it decides its case if none did before."""
+
+    sealed: SealedAttempt
+    worker: str
+    settles: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SettleWithout:
+    """A case decided without an attempt: blocked, carried, not needed, or errored by quarantine."""
+
+    case: int
+    how: Settlement
+    verdict: Verdict | None = None
+    kind: FailureKind | None = None
+    code: str | None = None
+
+
+class IntentKind(StrEnum):
+    LEASE = "lease"
+    EXTERNAL = "external"
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A row written before the act it announces."""
+
+    attempt: int
+    case: int
+    worker: str
+    kind: IntentKind
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBatch:
+    """One write transaction of a coordinator: all of it or nothing, under the epoch it was claimed with."""
+
+    attempts: tuple[AttemptWrite, ...] = ()
+    lost: tuple[LostAttempt, ...] = ()
+    settled: tuple[SettleWithout, ...] = ()
+    intents: tuple[Intent, ...] = ()
+    closed_intents: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a commit did, from returned rows only: a repeated batch inserts and settles nothing.
+
+    `inserted` holds attempt ids whose row is new; `settled` attempt ids that decided their case;
+    `settled_cases` the ordinals decided without an attempt; `cost_usd` and `tokens` sums over `inserted`.
+    """
+
+    commit_seq: int
+    inserted: frozenset[int] = frozenset()
+    settled: frozenset[int] = frozenset()
+    settled_cases: frozenset[int] = frozenset()
+    rejected: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCase:
+    """An unsettled case as the coordinator's window reads it.
+
+    `attempts` counts attempt rows so far; `crashes` those that were blamed on the case.
+    """
+
+    case: Case
+    attempts: int = 0
+    crashes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIntent:
+    """An intent of an older epoch that nobody has closed."""
+
+    attempt: int
+    case: int
+    worker: str
+    kind: IntentKind
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A successful claim of a run: the new epoch, the last commit number, what stands open.
+
+    `run_key` is the store's internal number of the run. `verdicts` counts settled cases by verdict or
+    settlement; `total` is the denominator; `failures` counts attempt outcomes that `max_failures` limits.
+    """
+
+    run_key: int
+    epoch: int
+    commit_seq: int
+    total: int
+    settled: int
+    failures: int = 0
+    spent_usd: float = 0.0
+    open_intents: tuple[OpenIntent, ...] = ()

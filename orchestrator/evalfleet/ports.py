@@ -1,0 +1,340 @@
+"""The seams of the engine as Protocols: everything that does I/O is reached through one of these."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from pydantic import BaseModel
+
+from evalfleet.model.coverage import Coverage
+from evalfleet.model.definition import SandboxSpec
+from evalfleet.model.record import Claim, CommitBatch, Committed, PendingCase
+from evalfleet.model.turn import Turn, TurnInput
+
+S = TypeVar("S")
+
+
+class Clock(Protocol):
+    """Time, injected. `wall` is seconds since the epoch, `monotonic` seconds that never step back."""
+
+    def wall(self) -> float: ...
+
+    def monotonic(self) -> float: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Random(Protocol):
+    """Randomness, injected."""
+
+    def bits(self, count: int) -> int: ...
+
+    def uniform(self, low: float, high: float) -> float: ...
+
+
+class Secrets(Protocol):
+    """Resolves the *name* of a secret; values are never recorded, logged or sent as an argument."""
+
+    def resolve(self, name: str) -> str:
+        """The value of the secret. Raises ConfigurationError naming it when it is not set."""
+        ...
+
+
+# --- adapters -------------------------------------------------------------------------------------------------
+
+
+class SessionState(Protocol):
+    """What one conversation line keeps between sends."""
+
+    @property
+    def id(self) -> str | None: ...
+
+    def capture(self, session_id: str | None) -> None:
+        """Keep the backend's session id; the first writer wins, None is ignored."""
+        ...
+
+    def get(self, key: str, kind: type[S]) -> S | None: ...
+
+    def set(self, key: str, value: Any) -> None: ...
+
+
+class AdapterContext(Protocol):
+    """What an adapter and a Python agent get beside the turn.
+
+    `deadline` is seconds left for this send; `cancelled` becomes true when the attempt should end;
+    `seed` is stable per case and repetition.
+    """
+
+    @property
+    def session(self) -> SessionState: ...
+    @property
+    def deadline(self) -> float | None: ...
+    @property
+    def cancelled(self) -> bool: ...
+    @property
+    def secrets(self) -> Secrets: ...
+    @property
+    def sandbox(self) -> Sandbox: ...
+    @property
+    def model(self) -> str | None: ...
+    @property
+    def flags(self) -> Mapping[str, Any]: ...
+    @property
+    def arm(self) -> str: ...
+    @property
+    def case(self) -> str: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def repetition(self) -> int: ...
+    @property
+    def variants(self) -> Mapping[str, str]: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def clock(self) -> Clock: ...
+
+    def log(self, message: str) -> None:
+        """Keep a diagnostic line with the attempt."""
+        ...
+
+
+class Session(Protocol):
+    """One conversation line with the agent under test."""
+
+    async def send(self, turn: TurnInput, ctx: AdapterContext) -> Turn:
+        """Send one input. Raises SendFailure when no trustworthy turn came back."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Adapter(Protocol):
+    """Translates one agent's protocol into turns; owns sessions; judges nothing."""
+
+    @property
+    def coverage(self) -> Coverage: ...
+
+    @property
+    def sandboxed(self) -> bool: ...
+
+    async def open(self, ctx: AdapterContext) -> Session:
+        """Open a fresh conversation line that shares nothing with any other."""
+        ...
+
+    async def close(self) -> None:
+        """Release what all sessions shared (connection pools)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmSettings:
+    """One arm as its adapter sees it. `options` is an instance of the factory's options model."""
+
+    name: str
+    model: str | None
+    flags: Mapping[str, Any]
+    options: BaseModel
+    project: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentIdentity:
+    """What identifies the agent itself. Without `sources` and `digest` the arm is never carried.
+
+    `sources` are Python files whose import closure is hashed at planning; `digest` any stable text beside it;
+    `reason` says why nothing identifies the agent.
+    """
+
+    version: str
+    sources: tuple[Path, ...] = ()
+    digest: str | None = None
+    reason: str | None = None
+
+
+@runtime_checkable
+class AdapterFactory(Protocol):
+    """What the entry point `evalfleet.adapters` names: validates an arm's options and builds its adapter."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def options(self) -> type[BaseModel]:
+        """A strict pydantic model (extra fields forbidden) of the arm's own fields in experiment.yaml."""
+        ...
+
+    def identify(self, arm: ArmSettings) -> AgentIdentity:
+        """What identifies the agent, without calling it."""
+        ...
+
+    def build(self, arm: ArmSettings) -> Adapter:
+        """The adapter. Raises ConfigurationError when the arm can't be used as configured."""
+        ...
+
+
+# --- processes and sandboxes ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command to run: `argv` without a shell. Relative `cwd` starts at the workdir.
+
+    `timeout` is in seconds. At most `output_limit` bytes of stdout and of stderr each are kept (the head and
+    the tail), the rest is counted in the result.
+    """
+
+    argv: tuple[str, ...]
+    cwd: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    stdin: bytes | None = None
+    timeout: float | None = None
+    output_limit: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    """How a command ended. Any exit code is a normal result; a timeout keeps the partial output.
+
+    `exit_code` is None when a signal or the timeout ended it; `duration` is in seconds; `stdout_bytes` and
+    `stderr_bytes` count everything written, also what was not kept.
+    """
+
+    exit_code: int | None
+    stdout: bytes
+    stderr: bytes
+    duration: float
+    timed_out: bool = False
+    signal: int | None = None
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0
+
+    @property
+    def text(self) -> str:
+        """Stdout as text; bytes that are not UTF-8 are replaced for reading, never in `stdout`."""
+        return self.stdout.decode("utf-8", "replace")
+
+
+class Spawner(Protocol):
+    """The only way to start a process. The child dies with this process; its whole tree dies on timeout."""
+
+    async def run(self, command: Command, *, base_env: Mapping[str, str]) -> CommandResult:
+        """Run to the end. Raises SandboxFailure-free OSErrors only when the program can't be started."""
+        ...
+
+
+class Sandbox(Protocol):
+    """An isolated place with files and commands, leased to one attempt. Paths are relative to `workdir`."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def workdir(self) -> str: ...
+
+    async def run(self, command: Command) -> CommandResult: ...
+
+    async def read(self, path: str) -> bytes: ...
+
+    async def write(self, path: str, data: bytes) -> None: ...
+
+    async def upload(self, source: Path, target: str) -> None: ...
+
+    async def download(self, source: str, target: Path) -> None: ...
+
+    async def close(self) -> None:
+        """End every process and remove everything. May be called twice."""
+        ...
+
+
+class SandboxProvider(Protocol):
+    """Creates sandboxes of one backend."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def create(self, spec: SandboxSpec, owner: str) -> Sandbox:
+        """A fresh sandbox. Raises AttemptFailure of kind sandbox when it can't be made."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@runtime_checkable
+class SandboxFactory(Protocol):
+    """What the entry point `evalfleet.sandboxes` names."""
+
+    @property
+    def name(self) -> str: ...
+
+    def build(self, state: Path, spawner: Spawner) -> SandboxProvider:
+        """A provider that keeps its directories under `state`."""
+        ...
+
+
+# --- the record store -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who claims a run: `id` is the coordinator's identity, stable over its restarts; the rest is for people."""
+
+    id: str
+    host: str
+    pid: int
+
+
+class Recorder(Protocol):
+    """The coordinator's side of the record store, for one run."""
+
+    async def claim(self, holder: Holder, *, takeover: bool, steal: bool = False) -> Claim:
+        """Raise the epoch and hold the run. Raises RunHeld naming the holder, StoreError when unreachable."""
+        ...
+
+    async def commit(self, batch: CommitBatch) -> Committed:
+        """Write one batch under the claimed epoch. Raises Fenced, or StoreError when the store can't be reached."""
+        ...
+
+    async def page(self, after: int, limit: int) -> Sequence[PendingCase]:
+        """Unsettled cases with an ordinal above `after`, in order, at most `limit`."""
+        ...
+
+    async def beat(self, progress: Mapping[str, Any]) -> bool:
+        """Renew the run's heartbeat and progress; False when the epoch is no longer ours."""
+        ...
+
+    async def cancel_requested(self) -> bool:
+        """Whether someone asked for the run to be cancelled."""
+        ...
+
+    async def finish(self, status: str, reason: str | None) -> None:
+        """Set the run's final status and release the hold. Raises Fenced."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class ArtifactStore(Protocol):
+    """Large bodies by content hash, below one prefix a run."""
+
+    async def put(self, run: str, data: bytes) -> str:
+        """Store `data` under its SHA-256 and return it; storing the same bytes twice is one object."""
+        ...
+
+    async def get(self, run: str, sha256: str) -> bytes:
+        """The bytes, verified against their hash. Raises StoreError when absent or damaged."""
+        ...
+
+    async def delete_run(self, run: str) -> None: ...
+
+    def list_run(self, run: str) -> AsyncIterator[str]: ...
+
+
+Execute = Callable[..., Awaitable[Any]]
