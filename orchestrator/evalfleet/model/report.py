@@ -1,0 +1,159 @@
+"""Read-side values: what the record store's reader returns and every renderer takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evalfleet.errors import FailureKind
+from evalfleet.model.assertion import AssertionRow
+from evalfleet.model.turn import TurnRecord
+from evalfleet.model.usage import Usage
+from evalfleet.model.verdict import CaseStatus, Outcome, RunKind, RunStatus, ScoreState, Settlement, Style, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """One run as listed. Times are seconds since the epoch; `beat` is the coordinator's last heartbeat.
+
+    `interrupted` is derived: the run says running while its heartbeat is stale or nobody holds it.
+    `experiment` is the snapshot that was planned; `lock` the versions and digests it ran with.
+    """
+
+    id: str
+    kind: RunKind
+    name: str
+    project: str
+    status: RunStatus
+    total: int
+    created_at: float
+    started_at: float | None = None
+    finished_at: float | None = None
+    beat: float | None = None
+    holder: Mapping[str, Any] | None = None
+    interrupted: bool = False
+    stop_reason: str | None = None
+    derived_from: str | None = None
+    digest: str = ""
+    experiment: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    lock: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmCounts:
+    """The cases of one arm by what became of them; the classes are exclusive and sum to `planned`.
+
+    `errored_own` are errored by the agent's own doing (kinds agent, deadline), `errored_other` all other
+    errored ones. `seconds` are the settled attempts' duration percentiles (`p50`, `p95`, `max`).
+    `cost_usd` sums what is known over *all* attempts, `unknown_cost` counts attempts without a figure.
+    `retried_verdict` counts cases whose headline verdict is their first, before a `resume --retry failed`.
+    """
+
+    arm: str
+    style: Style
+    planned: int
+    passed: int = 0
+    failed: int = 0
+    errored_own: int = 0
+    errored_other: int = 0
+    skipped: int = 0
+    blocked: int = 0
+    not_needed: int = 0
+    cancelled: int = 0
+    pending: int = 0
+    carried: int = 0
+    attempts: int = 0
+    failures_by_kind: Mapping[str, int] = field(default_factory=dict[str, int])
+    input_tokens: int = 0
+    output_tokens: int = 0
+    unknown_usage: int = 0
+    cost_usd: float = 0.0
+    unknown_cost: int = 0
+    earned_sum: float = 0.0
+    score_complete: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAggregate:
+    """A run with its arms in experiment order."""
+
+    run: RunInfo
+    arms: tuple[ArmCounts, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseView:
+    """One case as listed: its derived status and the facts of the attempt that settled it, if any."""
+
+    ordinal: int
+    arm: str
+    eval_id: str
+    style: Style
+    repetition: int
+    status: CaseStatus
+    settlement: Settlement | None = None
+    verdict: Verdict | None = None
+    kind: FailureKind | None = None
+    code: str | None = None
+    message: str | None = None
+    score_state: ScoreState | None = None
+    earned: float | None = None
+    attempt: int | None = None
+    attempts: int = 0
+    duration: float | None = None
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    reply: str | None = None
+    tags: tuple[str, ...] = ()
+    variants: Mapping[str, str] = field(default_factory=dict[str, str])
+    carried_from: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptView:
+    """One attempt of a case; `number` counts from 1, `settles` says that it decided the case."""
+
+    attempt: int
+    case: int
+    number: int
+    outcome: Outcome
+    settles: bool
+    worker: str
+    started_at: float
+    duration: float
+    verdict: Verdict | None = None
+    kind: FailureKind | None = None
+    code: str | None = None
+    message: str | None = None
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    reply: str | None = None
+    text_sanitised: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptDetail:
+    """An attempt with all its evidence, decoded exactly as the agent produced it."""
+
+    view: AttemptView
+    turns: tuple[TurnRecord, ...]
+    assertions: tuple[AssertionRow, ...]
+    diagnostics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunProgress:
+    """The live counters of a run, at most one write a second."""
+
+    at: float
+    total: int
+    settled: int
+    passed: int
+    failed: int
+    errored: int
+    running: int
+    rate: float
+    cost_usd: float
+    failures_by_kind: Mapping[str, int] = field(default_factory=dict[str, int])
