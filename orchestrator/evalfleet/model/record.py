@@ -90,13 +90,17 @@ class AttemptWrite:
 
 @dataclass(frozen=True, slots=True)
 class SettleWithout:
-    """A case decided without an attempt: blocked, carried, not needed, or errored by quarantine."""
+    """A case decided without a sealed attempt: blocked, carried, not needed, or errored by quarantine.
+
+    A quarantined case names the lost attempt that decides it (`how` is `attempt`); the others name none.
+    """
 
     case: int
     how: Settlement
     verdict: Verdict | None = None
     kind: FailureKind | None = None
     code: str | None = None
+    attempt: int | None = None
 
 
 class IntentKind(StrEnum):
@@ -130,7 +134,7 @@ class Committed:
     """What a commit did, from returned rows only: a repeated batch inserts and settles nothing.
 
     `inserted` holds attempt ids whose row is new; `settled` attempt ids that decided their case;
-    `settled_cases` the ordinals decided without an attempt; `cost_usd` and `tokens` sums over `inserted`.
+    `settled_cases` the ordinals decided by a `SettleWithout`; `rejected` attempts the database can't hold.
     """
 
     commit_seq: int
@@ -144,12 +148,14 @@ class Committed:
 class PendingCase:
     """An unsettled case as the coordinator's window reads it.
 
-    `attempts` counts attempt rows so far; `crashes` those that were blamed on the case.
+    `attempts` counts its errored attempts, `crashes` interrupted ones blamed on it, `lost` the other
+    interrupted ones.
     """
 
     case: Case
     attempts: int = 0
     crashes: int = 0
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +173,8 @@ class OpenIntent:
 class Claim:
     """A successful claim of a run: the new epoch, the last commit number, what stands open.
 
-    `run_key` is the store's internal number of the run. `verdicts` counts settled cases by verdict or
-    settlement; `total` is the denominator; `failures` counts attempt outcomes that `max_failures` limits.
+    `run_key` is the store's internal number of the run; `total` its denominator; `settled` and `failures`
+    count settled cases and those among them that are errored, which `max_failures` limits.
     """
 
     run_key: int
