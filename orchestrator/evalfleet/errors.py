@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
+from evalfleet.model.turn import Turn
+
 
 class FailureKind(StrEnum):
     """Who is to blame for an attempt that formed no verdict. Flat; drives retry and reports."""
@@ -118,7 +120,8 @@ class Acceptance(StrEnum):
 class SendFailure(EvalfleetError):
     """A send ended without a turn: transport broke, the process crashed, the provider refused.
 
-    Raised by adapters; `retry_after` is in seconds. `usage_note` must not hold secrets.
+    Raised by adapters; `retry_after` is in seconds. `partial` holds what came back until it failed: events stay
+    as evidence and usage is paid, but it is no turn. The message must not hold secrets.
     """
 
     def __init__(
@@ -129,11 +132,13 @@ class SendFailure(EvalfleetError):
         code: str = "SEND_FAILED",
         acceptance: Acceptance = Acceptance.UNKNOWN,
         retry_after: float | None = None,
+        partial: Turn | None = None,
     ) -> None:
         self.kind = kind
         self.code = code
         self.acceptance = acceptance
         self.retry_after = retry_after
+        self.partial = partial
         super().__init__(message)
 
 
