@@ -1,0 +1,49 @@
+# Everything runs from a clean clone: make and a Python 3.11-3.13 are assumed, uv is used where it exists.
+PY := .venv/bin/python
+STAMP := .venv/.installed
+SOURCES := orchestrator/evalfleet adapters/evalfleet_adapters sandboxes/evalfleet_sandboxes
+JOBS ?= 2
+PYTEST := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup
+
+.PHONY: help setup quickstart lint check test test-all soak bench lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+
+setup: $(STAMP) ## create .venv with everything that the tests need
+
+$(STAMP): pyproject.toml constraints.txt .ci/setup
+	.ci/setup
+	@touch $@
+
+quickstart: setup ## run the shipped example experiment and say where its results are
+	.venv/bin/orchestrate submit evals/quickstart/experiment.yaml
+	@echo "Look at it: .venv/bin/orchestrate runs, then .venv/bin/orchestrate show RUN"
+
+lint: setup ## style, types and import rules
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m pyright
+	.venv/bin/lint-imports
+
+check: lint ## what to run before each commit: lint, house rules, unit tests
+	$(PYTEST) tests/architecture tests/unit -m "not soak"
+
+test: setup ## every test but the soak tests; ends with the seconds spent in each directory
+	$(PYTEST) -m "not soak"
+
+soak: setup ## the long tests only
+	$(PYTEST) -m soak --timeout 1800
+
+test-all: test soak ## every test there is
+
+bench: setup ## measure the harness against its peers
+	$(PY) -m bench
+
+lock: ## resolve constraints.txt anew (needs uv)
+	uv pip compile pyproject.toml --group dev --group node --all-extras --universal --python-version 3.11 --upgrade --quiet \
+		--no-emit-index-url --no-emit-find-links --no-annotate --no-header -o constraints.txt
+
+clean: ## remove what can be made again; the record store in .evalfleet stays
+	rm -rf .venv dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find $(SOURCES) evals tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

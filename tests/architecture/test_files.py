@@ -1,0 +1,86 @@
+"""The files beside the code: documents that name what exists, nothing of one machine, a surface on purpose."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.source import ROOT, TOP_LEVEL, committed_files
+
+DOCUMENTS = [path for path in committed_files() if path.suffix == ".md"]
+
+FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+QUOTED = re.compile(r"`([^`\s]+)`")
+LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
+AT_ROOT = re.compile(r"Makefile|LICENSE|[A-Z]+\.md|pyproject\.toml|constraints\.txt")
+TARGET = re.compile(r"`make ([a-z-]+)`|^\s*make ([a-z-]+)", re.MULTILINE)
+PLACEHOLDER = re.compile(r"[<>*{}$…]|NNN|\.\.\.")
+
+#: Written with a bracket inside so that this file does not match itself.
+OF_ONE_MACHINE = re.compile(
+    r"/wo[r]k/|/roo[t]/|/hom[e]/[a-z]|/op[t]/(?:wheels|pypi)|pythonhoste[d]\.org|pypi\.or[g]/simple|"
+    r"registry\.npmj[s]|prox[y]\.golang|--index-ur[l]|--extra-index-ur[l]|\.pyen[v]/"
+)
+
+
+def named_paths(text: str) -> Iterator[str]:
+    """Paths that prose names in quotes: those below a top-level directory, and capital files at the root."""
+    for quoted in QUOTED.findall(FENCE.sub("", text)):
+        path = quoted.split("::")[0].rstrip(".,")
+        below = path.split("/")[0] in TOP_LEVEL and "/" in path
+        if (below or AT_ROOT.fullmatch(path)) and not PLACEHOLDER.search(path):
+            yield path
+
+
+def links(text: str) -> Iterator[str]:
+    """Targets of relative links."""
+    for target in LINK.findall(FENCE.sub("", text)):
+        if "://" not in target and not target.startswith("mailto:"):
+            yield target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_path_and_make_target_that_a_document_names_exists(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    gone = [path for path in named_paths(text) if not (ROOT / path).exists()]
+    gone += [link for link in links(text) if not (document.parent / link).exists()]
+    gone += [f"make {a or b}" for a, b in TARGET.findall(text) if (a or b) not in targets]
+    assert gone == []
+
+
+def test_the_path_rule_sees_a_dead_path() -> None:
+    text = "See `docs/gone.md`, `evals/<path>.eval.py` and [x](gone/y.md).\n```\n`docs/fenced.md`\n```\n"
+    assert list(named_paths(text)) == ["docs/gone.md"]
+    assert list(links(text)) == ["gone/y.md"]
+
+
+def test_no_committed_file_speaks_of_one_machine_or_one_registry() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {match.group()}"
+        for path in committed_files()
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1)
+        if (match := OF_ONE_MACHINE.search(line))
+    ]
+    assert found == []
+
+
+def test_top_level_directories_are_not_packages() -> None:
+    """A package called `adapters` or `evals` would overwrite the installed one of that name (docs/adr/001)."""
+    assert [top for top in TOP_LEVEL if (ROOT / top / "__init__.py").exists()] == []
+
+
+def test_the_public_surface_is_deliberate() -> None:
+    package = importlib.import_module("evalfleet")
+    public = {
+        name
+        for name, value in vars(package).items()
+        if not name.startswith("_") and not isinstance(value, types.ModuleType) and name != "annotations"
+    }
+    assert list(package.__all__) == sorted(package.__all__)
+    assert public == set(package.__all__)

@@ -1,0 +1,31 @@
+"""How the whole test tree runs: one Ray for all, a file never split, and where the seconds went."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep a file's tests, and every test that needs Ray, in one xdist worker: their fixtures start once."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            group = "ray" if item.get_closest_marker("ray") else item.nodeid.split("::")[0]
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Seconds and tests of each directory, the dearest first; set-up and tear-down included."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    tests: defaultdict[str, int] = defaultdict(int)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                directory = report.nodeid.split("::")[0].rpartition("/")[0]
+                seconds[directory] += report.duration
+                tests[directory] += report.when == "call"
+    terminalreporter.section("seconds per directory")
+    for directory in sorted(seconds, key=lambda name: -seconds[name]):
+        terminalreporter.write_line(f"{seconds[directory]:8.1f} s  {tests[directory]:5d} tests  {directory}")
