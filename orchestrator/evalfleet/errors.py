@@ -6,8 +6,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from evalfleet.model.turn import Turn
+if TYPE_CHECKING:
+    from evalfleet.model.turn import Turn
 
 
 class FailureKind(StrEnum):
