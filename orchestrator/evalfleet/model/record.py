@@ -149,13 +149,14 @@ class PendingCase:
     """An unsettled case as the coordinator's window reads it.
 
     `attempts` counts its errored attempts, `crashes` interrupted ones blamed on it, `lost` the other
-    interrupted ones.
+    interrupted ones; `last_attempt` is the latest of all of them.
     """
 
     case: Case
     attempts: int = 0
     crashes: int = 0
     lost: int = 0
+    last_attempt: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

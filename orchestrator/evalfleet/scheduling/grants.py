@@ -1,0 +1,138 @@
+"""Who gets which case: limits, announced leases and the moment a grant is put into a reply. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from evalfleet.model.ids import attempt_id
+from evalfleet.model.record import Intent, IntentKind
+from evalfleet.scheduling.messages import Grant
+from evalfleet.scheduling.state import Lease, OpenCase, Phase, RunState, WorkerView
+
+
+def assign(state: RunState, now: float) -> None:
+    """Grant pending cases to workers with an open poll and free lanes, within every limit."""
+    if not _may_grant(state, now):
+        return
+    for worker in _hungry(state):
+        while worker.want > 0 and state.leased < state.policy.concurrency:
+            case = _next_ready(state)
+            if case is None:
+                return
+            _lease(state, case, worker, now)
+
+
+def _may_grant(state: RunState, now: float) -> bool:
+    return (
+        not state.adopting
+        and state.stopping is None
+        and not state.over
+        and now - state.confirmed_at < state.policy.lease_ttl / 2
+        and state.buffer.size < state.policy.buffer_limit
+    )
+
+
+def _hungry(state: RunState) -> list[WorkerView]:
+    """Workers that can take a grant in the reply to their newest request, the emptiest first."""
+    open_polls = [
+        w for w in state.workers.values() if w.poll is not None and w.want > 0 and w.reachable and not w.killed
+    ]
+    return sorted(open_polls, key=lambda worker: (len(worker.leases), worker.id))
+
+
+def _next_ready(state: RunState) -> OpenCase | None:
+    """The pending case that comes first in planned order among the arms below their own limit."""
+    best: OpenCase | None = None
+    for arm, queue in state.ready.items():
+        limit = state.policy.per_arm.get(arm)
+        if limit is not None and state.leased_by_arm.get(arm, 0) >= limit:
+            continue
+        while queue:
+            case = state.cases.get(queue[0])
+            if case is not None and case.phase is Phase.PENDING:
+                break
+            queue.popleft()
+        if queue:
+            case = state.cases[queue[0]]
+            if best is None or case.ordinal < best.ordinal:
+                best = case
+    if best is not None and best.pending is not None:
+        state.ready[best.pending.case.arm].popleft()
+    return best
+
+
+def _lease(state: RunState, case: OpenCase, worker: WorkerView, now: float) -> None:
+    assert worker.poll is not None and case.pending is not None
+    identifier = attempt_id(state.epoch, state.counter)
+    state.counter += 1
+    case.lease = Lease(identifier, case.ordinal, worker.id, worker.poll, now, state.wall(now))
+    worker.leases[identifier] = case.lease
+    worker.want -= 1
+    state.leased += 1
+    arm = case.pending.case.arm
+    state.leased_by_arm[arm] = state.leased_by_arm.get(arm, 0) + 1
+    if case.pending.case.external or case.attempts or case.crashes or case.lost:
+        # Announced before the act: the grant leaves only after the intent is durable.
+        case.phase = Phase.ANNOUNCING
+        kind = IntentKind.EXTERNAL if case.pending.case.external else IntentKind.LEASE
+        state.buffer.intents.append(Intent(identifier, case.ordinal, worker.id, kind))
+        return
+    hand_over(case, worker)
+
+
+def hand_over(case: OpenCase, worker: WorkerView) -> None:
+    """Put the grant of a leased case into its worker's next reply."""
+    assert case.pending is not None and case.lease is not None
+    case.phase = Phase.LEASED
+    worker.grants.append(Grant(case.lease.attempt, case.pending.case, isolated=case.crashes > 0))
+
+
+def announced(state: RunState, intent: Intent) -> None:
+    """An intent is durable: hand the grant over if its lease still stands."""
+    case = state.cases.get(intent.case)
+    if case is None or case.lease is None or case.lease.attempt != intent.attempt:
+        return
+    case.lease.announced = True
+    if case.phase is not Phase.ANNOUNCING:
+        return
+    if state.stopping is not None:
+        state.buffer.closed.append(intent.attempt)
+        release(state, case)
+        make_ready(state, case)
+        return
+    worker = state.workers[case.lease.worker]
+    # The request it answers is the newest one: an overtaken poll may not be granted anything any more.
+    case.lease.seq = worker.seq if worker.poll is not None else worker.seq + 1
+    hand_over(case, worker)
+
+
+def release(state: RunState, case: OpenCase) -> Lease | None:
+    """Take the lease off a case and out of every count; the caller decides what becomes of the case."""
+    lease, case.lease = case.lease, None
+    if lease is None:
+        return None
+    worker = state.workers.get(lease.worker)
+    if worker is not None:
+        worker.leases.pop(lease.attempt, None)
+        worker.grants = [grant for grant in worker.grants if grant.attempt != lease.attempt]
+    state.leased -= 1
+    if case.pending is not None:
+        state.leased_by_arm[case.pending.case.arm] -= 1
+    return lease
+
+
+def make_ready(state: RunState, case: OpenCase) -> None:
+    """Queue a case for granting; without its body it waits until the page is read."""
+    if case.pending is None:
+        if state.cursor >= case.ordinal:
+            # Its page was read while it was leased elsewhere, so it is settled: nothing to grant.
+            del state.cases[case.ordinal]
+            return
+        case.phase = Phase.UNREAD
+        return
+    case.phase = Phase.PENDING
+    queue = state.ready.setdefault(case.pending.case.arm, deque[int]())
+    if queue and case.ordinal < queue[0]:
+        queue.appendleft(case.ordinal)
+    else:
+        queue.append(case.ordinal)

@@ -1,0 +1,68 @@
+"""What coordinator and workers say to each other. `exchange` is the only call between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from evalfleet.model.case import Case
+from evalfleet.model.record import SealedAttempt
+
+
+@dataclass(frozen=True, slots=True)
+class LiveAttempt:
+    """An attempt that a worker holds: running, or sealed but not carried by this call."""
+
+    attempt: int
+    case: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeRequest:
+    """A worker's whole present state. `seq` rises by one a call; an older list never undoes a newer one.
+
+    `want` is the number of free lanes, `lanes` of all lanes, `rss` the worker's memory in bytes (0 unknown).
+    """
+
+    worker: str
+    seq: int
+    epoch_seen: int
+    sealed: tuple[SealedAttempt, ...]
+    live: tuple[LiveAttempt, ...]
+    want: int
+    lanes: int = 1
+    rss: int = 0
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The right to run one case. `isolated` runs it alone in its own process, since its worker died before."""
+
+    attempt: int
+    case: Case
+    isolated: bool = False
+
+
+class CommandKind(StrEnum):
+    CANCEL = "cancel"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerCommand:
+    """Cancel one attempt (its seal is still wanted), or stop for good: the run is over or fenced."""
+
+    kind: CommandKind
+    attempt: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeReply:
+    """The coordinator's answer; a worker drops a sealed attempt only when it is named in `acks`."""
+
+    epoch: int
+    acks: tuple[int, ...] = ()
+    grants: tuple[Grant, ...] = ()
+    commands: tuple[WorkerCommand, ...] = ()

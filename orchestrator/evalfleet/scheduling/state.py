@@ -1,0 +1,228 @@
+"""The coordinator's window on a run: open cases, workers and what waits to be committed. Pure.
+
+The window holds open leases, retries in backoff and one page of pending cases, never the settled ones, so its
+size does not depend on the run's. Only `decide` and its parts change it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from evalfleet.errors import FailureKind
+from evalfleet.model.record import (
+    AttemptWrite,
+    Claim,
+    CommitBatch,
+    Intent,
+    LostAttempt,
+    OpenIntent,
+    PendingCase,
+    SettleWithout,
+)
+from evalfleet.scheduling.events import StopAsked
+from evalfleet.scheduling.messages import Grant, WorkerCommand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPolicy:
+    """The limits a run is scheduled under. Times are in seconds, sizes in bytes.
+
+    `lease_ttl` and `lease_grace`: a silent worker's leases end after their sum. `kill_grace`: a worker that holds
+    an attempt that long past its deadline is killed, as is one that holds leases and has not asked again for
+    `stall_limit` after its poll was answered. `crash_limit` blamed deaths settle a case as errored,
+    `loss_limit` bounds unblamed ones. `buffer_limit` pauses grants while that much waits to be committed.
+    """
+
+    concurrency: int
+    per_arm: Mapping[str, int] = field(default_factory=dict[str, int])
+    max_attempts: int = 3
+    retry_on: frozenset[FailureKind] = frozenset(
+        {FailureKind.SANDBOX, FailureKind.PROVIDER, FailureKind.WORKER, FailureKind.INFRASTRUCTURE}
+    )
+    max_failures: int | None = None
+    attempt_timeout: float | None = None
+    lease_ttl: float = 30.0
+    lease_grace: float = 5.0
+    hold: float = 5.0
+    tick: float = 0.5
+    kill_grace: float = 10.0
+    stall_limit: float = 5.0
+    announce_after: float = 1.0
+    backoff_base: float = 1.0
+    backoff_cap: float = 60.0
+    crash_limit: int = 2
+    loss_limit: int = 10
+    page_size: int = 2000
+    batch_size: int = 4000
+    buffer_limit: int = 64 << 20
+
+
+class Phase(StrEnum):
+    """Where an open case stands in the window."""
+
+    UNREAD = "unread"
+    PENDING = "pending"
+    BACKOFF = "backoff"
+    ANNOUNCING = "announcing"
+    LEASED = "leased"
+    COMMITTING = "committing"
+
+
+@dataclass(slots=True)
+class Lease:
+    """One worker's right to one case. `seq` is the request it answered; no older list may free it.
+
+    `granted_at` is on the coordinator's monotonic clock, `wall` in seconds since the epoch.
+    """
+
+    attempt: int
+    ordinal: int
+    worker: str
+    seq: int
+    granted_at: float
+    wall: float
+    announced: bool = False
+
+
+@dataclass(slots=True)
+class OpenCase:
+    """An unsettled case in the window. `pending` is None until the page that holds the case was read.
+
+    `decided` says that the case is settled while another attempt of it still runs. `external` says that it may
+    write outside, so that it must never be repeated by expiry or by kind. The counts are those of
+    `PendingCase`, plus what happened in this window.
+    """
+
+    ordinal: int
+    phase: Phase
+    pending: PendingCase | None = None
+    lease: Lease | None = None
+    due: float = 0.0
+    attempts: int = 0
+    crashes: int = 0
+    lost: int = 0
+    last_attempt: int | None = None
+    external: bool = False
+    decided: bool = False
+
+
+@dataclass(slots=True)
+class WorkerView:
+    """What is known of one worker incarnation. `poll` is the seq of its open poll, None when answered.
+
+    `durable` names committed attempts that its last list still held; `acks`, `grants` and `commands` wait for
+    its next reply.
+    """
+
+    id: str
+    heard_at: float
+    seq: int = -1
+    poll: int | None = None
+    poll_since: float = 0.0
+    answered_at: float = 0.0
+    want: int = 0
+    lanes: int = 0
+    rss: int = 0
+    busy: bool = False
+    reachable: bool = True
+    killed: bool = False
+    leases: dict[int, Lease] = field(default_factory=dict[int, Lease])
+    durable: set[int] = field(default_factory=set[int])
+    acks: list[int] = field(default_factory=list[int])
+    grants: list[Grant] = field(default_factory=list[Grant])
+    commands: list[WorkerCommand] = field(default_factory=list[WorkerCommand])
+
+
+@dataclass(slots=True)
+class Buffer:
+    """What waits for the next commit, in the order it was decided."""
+
+    attempts: dict[int, AttemptWrite] = field(default_factory=dict[int, AttemptWrite])
+    lost: list[LostAttempt] = field(default_factory=list[LostAttempt])
+    settled: list[SettleWithout] = field(default_factory=list[SettleWithout])
+    intents: list[Intent] = field(default_factory=list[Intent])
+    closed: list[int] = field(default_factory=list[int])
+    size: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.attempts or self.lost or self.settled or self.intents or self.closed)
+
+    def take(self, limit: int) -> CommitBatch:
+        """Remove and return at most `limit` sealed attempts and everything else as one batch."""
+        chosen = list(self.attempts.values())[:limit]
+        for write in chosen:
+            del self.attempts[write.sealed.attempt]
+            self.size -= write.sealed.rows.size
+        batch = CommitBatch(
+            attempts=tuple(chosen),
+            lost=tuple(self.lost),
+            settled=tuple(self.settled),
+            intents=tuple(self.intents),
+            closed_intents=tuple(self.closed),
+        )
+        self.lost, self.settled, self.intents, self.closed = [], [], [], []
+        return batch
+
+
+@dataclass(slots=True)
+class RunState:
+    """Everything the coordinator knows of its run. Times are on its monotonic clock unless said."""
+
+    epoch: int
+    policy: RunPolicy
+    total: int
+    settled: int
+    failures: int
+    adopting: bool
+    adoption_ends: float
+    confirmed_at: float
+    ticked_at: float
+    wall_offset: float
+    open_intents: dict[int, OpenIntent]
+    cases: dict[int, OpenCase] = field(default_factory=dict[int, OpenCase])
+    workers: dict[str, WorkerView] = field(default_factory=dict[str, WorkerView])
+    roster: frozenset[str] | None = None
+    ready: dict[str, deque[int]] = field(default_factory=dict[str, deque[int]])
+    leased_by_arm: dict[str, int] = field(default_factory=dict[str, int])
+    leased: int = 0
+    counter: int = 0
+    cursor: int = -1
+    loading: bool = False
+    read_all: bool = False
+    buffer: Buffer = field(default_factory=Buffer)
+    inflight: CommitBatch | None = None
+    stopping: StopAsked | None = None
+    over: bool = False
+    tallies: dict[str, int] = field(default_factory=dict[str, int])
+    spent_usd: float = 0.0
+
+    def worker(self, worker: str, now: float) -> WorkerView:
+        view = self.workers.get(worker)
+        if view is None:
+            view = self.workers[worker] = WorkerView(worker, heard_at=now)
+        return view
+
+    def wall(self, now: float) -> float:
+        """Seconds since the epoch at the monotonic instant `now`."""
+        return now + self.wall_offset
+
+
+def begin(claim: Claim, policy: RunPolicy, now: float, wall: float, *, adopt: bool) -> RunState:
+    """The state right after a claim. With `adopt`, nothing is granted until live leases were reported."""
+    return RunState(
+        epoch=claim.epoch,
+        policy=policy,
+        total=claim.total,
+        settled=claim.settled,
+        failures=claim.failures,
+        adopting=True,
+        adoption_ends=now + policy.lease_ttl if adopt else now,
+        confirmed_at=now,
+        ticked_at=now,
+        wall_offset=wall - now,
+        open_intents={intent.attempt: intent for intent in claim.open_intents},
+        spent_usd=claim.spent_usd,
+    )

@@ -1,0 +1,99 @@
+"""A worker's side of the exchange, as a pure machine: what it holds, says and does about replies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from evalfleet.model.record import SealedAttempt
+from evalfleet.scheduling.messages import (
+    CommandKind,
+    ExchangeReply,
+    ExchangeRequest,
+    Grant,
+    LiveAttempt,
+    WorkerCommand,
+)
+
+
+class Contact(StrEnum):
+    """How long ago the coordinator answered: fresh, stale (start nothing new), or lost (cancel everything)."""
+
+    FRESH = "fresh"
+    STALE = "stale"
+    LOST = "lost"
+
+
+@dataclass(slots=True)
+class WorkerState:
+    """What one worker incarnation holds. Times are on its own monotonic clock.
+
+    `live` maps running attempts to their case ordinal; `sealed` keeps every attempt until it is acknowledged.
+    `body_limit` bounds the bytes of sealed attempts in one call; the others are listed as live.
+    """
+
+    id: str
+    lanes: int
+    lease_ttl: float
+    answered_at: float
+    body_limit: int = 1 << 20
+    seq: int = 0
+    epoch: int = 0
+    stopped: bool = False
+    draining: bool = False
+    live: dict[int, int] = field(default_factory=dict[int, int])
+    sealed: dict[int, SealedAttempt] = field(default_factory=dict[int, SealedAttempt])
+
+    def request(self, rss: int = 0) -> ExchangeRequest:
+        """The next call: the whole present state under a higher number."""
+        self.seq += 1
+        carried: list[SealedAttempt] = []
+        held = [LiveAttempt(attempt, case) for attempt, case in self.live.items()]
+        size = 0
+        for seal in self.sealed.values():
+            size += seal.rows.size
+            if size > self.body_limit and carried:
+                held.append(LiveAttempt(seal.attempt, seal.case))
+            else:
+                carried.append(seal)
+        return ExchangeRequest(
+            self.id,
+            self.seq,
+            self.epoch,
+            tuple(carried),
+            tuple(held),
+            0 if self.draining else max(0, self.lanes - len(self.live)),
+            self.lanes,
+            rss,
+            self.draining,
+        )
+
+    def receive(self, seq: int, reply: ExchangeReply, now: float) -> tuple[list[Grant], list[WorkerCommand]]:
+        """Take in a reply; one to an older call or of an older epoch is ignored.
+
+        Returns the grants to start and the commands to carry out.
+        """
+        if seq != self.seq or reply.epoch < self.epoch:
+            return [], []
+        self.epoch = reply.epoch
+        self.answered_at = now
+        for attempt in reply.acks:
+            self.sealed.pop(attempt, None)
+        fresh = [g for g in reply.grants if g.attempt not in self.live and g.attempt not in self.sealed]
+        for grant in fresh:
+            self.live[grant.attempt] = grant.case.ordinal
+        if any(command.kind is CommandKind.STOP for command in reply.commands):
+            self.stopped = True
+        return fresh, list(reply.commands)
+
+    def seal(self, sealed: SealedAttempt) -> None:
+        """An attempt ended; it is kept until the coordinator acknowledges its commit."""
+        self.live.pop(sealed.attempt, None)
+        self.sealed[sealed.attempt] = sealed
+
+    def contact(self, now: float) -> Contact:
+        """What the silence of the coordinator means now."""
+        silence = now - self.answered_at
+        if silence >= self.lease_ttl:
+            return Contact.LOST
+        return Contact.STALE if silence >= self.lease_ttl / 2 else Contact.FRESH
