@@ -14,22 +14,25 @@ import pytest
 from tests.architecture.source import PACKAGES, ROOT, Source, product_sources
 from tests.architecture.test_imports import ENGINE, HOMES
 
+#: The launcher runs between fork and exec of what `processes.py` starts.
+PROCESSES = f"{ENGINE}/process*.py"
+
 #: What an expression ends in, where it may stand, and what to use instead.
 AMBIENT = {
     "os.environ": (f"{ENGINE}/settings.py", "evalfleet.settings, or Secrets.resolve in an adapter"),
     "os.getenv": (f"{ENGINE}/settings.py", "evalfleet.settings"),
     "os.urandom": (f"{ENGINE}/randomness.py", "the Random port"),
-    "os.fork": (f"{ENGINE}/processes.py", "the Spawner port"),
-    "os.system": (f"{ENGINE}/processes.py", "the Spawner port"),
-    "os.popen": (f"{ENGINE}/processes.py", "the Spawner port"),
-    "create_subprocess_exec": (f"{ENGINE}/processes.py", "the Spawner port"),
-    "create_subprocess_shell": (f"{ENGINE}/processes.py", "the Spawner port"),
+    "os.fork": (PROCESSES, "the Spawner port"),
+    "os.system": (PROCESSES, "the Spawner port"),
+    "os.popen": (PROCESSES, "the Spawner port"),
+    "create_subprocess_exec": (PROCESSES, "the Spawner port"),
+    "create_subprocess_shell": (PROCESSES, "the Spawner port"),
     "datetime.now": (f"{ENGINE}/clock.py", "the Clock port"),
     "datetime.utcnow": (f"{ENGINE}/clock.py", "the Clock port"),
     "datetime.today": (f"{ENGINE}/clock.py", "the Clock port"),
     "date.today": (f"{ENGINE}/clock.py", "the Clock port"),
     "asyncio.sleep": (f"{ENGINE}/clock.py", "Clock.sleep"),
-    "loop.time": (f"{ENGINE}/clock.py", "Clock.monotonic"),
+    "loop.time": (PROCESSES, "Clock.monotonic"),
 }
 
 HEAVY = ("ray", "sqlalchemy", "scipy", "numpy", "pandas", "kubernetes", "pyarrow", "altair")
@@ -45,7 +48,8 @@ def ambient(source: Source) -> Iterator[str]:
 
 
 def test_ambient_state_is_reached_in_one_place() -> None:
-    assert [problem for source in product_sources() for problem in ambient(source)] == []
+    problems = [problem for source in product_sources() for problem in ambient(source)]
+    assert not problems, "\n".join(problems)
 
 
 @pytest.mark.parametrize("text", ["os.environ['X']", "datetime.datetime.now()", "await asyncio.sleep(1)"])

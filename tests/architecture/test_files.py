@@ -51,7 +51,7 @@ def test_every_path_and_make_target_that_a_document_names_exists(document: Path)
     gone = [path for path in named_paths(text) if not (ROOT / path).exists()]
     gone += [link for link in links(text) if not (document.parent / link).exists()]
     gone += [f"make {a or b}" for a, b in TARGET.findall(text) if (a or b) not in targets]
-    assert gone == []
+    assert not gone, ", ".join(gone)
 
 
 def test_the_path_rule_sees_a_dead_path() -> None:
@@ -67,7 +67,7 @@ def test_no_committed_file_speaks_of_one_machine_or_one_registry() -> None:
         for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1)
         if (match := OF_ONE_MACHINE.search(line))
     ]
-    assert found == []
+    assert not found, "\n".join(found)
 
 
 def test_top_level_directories_are_not_packages() -> None:
