@@ -1,0 +1,218 @@
+"""The Experiment: which Evals, against which Arms, how often, under which limits. Strict and frozen.
+
+A value is made from JSON only (`Experiment.from_json`): the YAML reader turns its scalars into JSON first, so
+that a snapshot written into the record store reads back equal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+
+from evalfleet.errors import RETRYABLE_KINDS, FailureKind
+from evalfleet.model.definition import Resources, SandboxSpec
+from evalfleet.model.quantity import Duration, Size
+
+#: What an experiment may say under `reporters`.
+ReporterName: TypeAlias = Literal["text", "json", "markdown", "junit"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@=-]*")
+
+
+def _name(value: str) -> str:
+    if not _NAME.fullmatch(value) or len(value) > 100:
+        raise ValueError("must be at most 100 letters, digits and . _ + @ = - and start with a letter or digit")
+    return value
+
+
+def _retryable(value: FailureKind) -> FailureKind:
+    if value not in RETRYABLE_KINDS:
+        allowed = ", ".join(sorted(RETRYABLE_KINDS))
+        raise ValueError(f"can't be retried by an experiment: choose from {allowed}")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Text = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors, nothing is converted silently, values don't change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+
+class Selection(Strict):
+    """Which Evals: plain prefixes of ids, any of the tags, minus the excluded prefixes, at most `limit` of them.
+
+    The planned order is a permutation by `seed`; `limit` takes its first entries, so a larger limit keeps them.
+    """
+
+    select: tuple[Text, ...] = ()
+    tags: tuple[Text, ...] = ()
+    exclude: tuple[Text, ...] = ()
+    limit: Count | None = None
+    seed: int = 0
+
+
+class SandboxResources(Strict):
+    """Limits of one sandbox: cpus in cores, memory and disk in bytes, pids a count."""
+
+    cpus: Annotated[float, Field(gt=0)] | None = None
+    memory: Size | None = None
+    pids: Count | None = None
+    disk: Size | None = None
+
+
+class SandboxLayer(Strict):
+    """What the experiment says about sandboxes. `files` is relative to the experiment's folder."""
+
+    backend: Text | None = None
+    image: Text | None = None
+    files: Text | None = None
+    setup: tuple[Text, ...] = ()
+    env: Mapping[str, str] = {}
+    env_from: tuple[Text, ...] = ()
+    network: Text | tuple[Text, ...] | None = None
+    resources: SandboxResources | None = None
+    user: Text | None = None
+
+    def over(self, lower: SandboxLayer | None) -> SandboxLayer:
+        """This layer with what it leaves unsaid taken from `lower`."""
+        if lower is None:
+            return self
+        said = lower.model_dump(exclude_defaults=True) | self.model_dump(exclude_defaults=True)
+        return SandboxLayer.model_validate_json(json.dumps(said))
+
+    def spec(self) -> SandboxSpec:
+        """The layer as the sandbox plan that adapters and providers know."""
+        resources = self.resources or SandboxResources()
+        return SandboxSpec(
+            backend=self.backend,
+            image=self.image,
+            files=self.files,
+            setup=self.setup,
+            env=dict(self.env),
+            env_from=self.env_from,
+            network=self.network or "none",
+            resources=Resources(**resources.model_dump()),
+            user=self.user,
+        )
+
+
+class Target(Strict):
+    """What a remote agent is. `fingerprint` is a text, or a command `$(…)` whose output identifies the agent."""
+
+    id: Text | None = None
+    fingerprint: Text | None = None
+
+
+class Arm(Strict):
+    """One agent configuration. Keys beside these are the adapter's own options, checked by its factory."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, JsonValue]  # pyright: ignore[reportIncompatibleVariableOverride] - types the extras
+
+    adapter: Text
+    model: Text | None = None
+    flags: Mapping[str, JsonValue] = {}
+    sandbox: SandboxLayer | None = None
+    target: Target = Target()
+    labels: Mapping[str, str | int | float] = {}
+    description: Text | None = None
+
+    @property
+    def options(self) -> Mapping[str, JsonValue]:
+        """The adapter's own options as written."""
+        return self.__pydantic_extra__
+
+
+class Limits(Strict):
+    """How much at a time and how long. Times in seconds; `max_failures` errored attempts end granting."""
+
+    concurrency: Count = 16
+    per_arm: Mapping[str, Count] = {}
+    sandboxes: Count | None = None
+    attempt_timeout: Duration = 1200.0
+    turn_timeout: Duration | None = None
+    max_failures: Count | None = None
+
+
+class Budget(Strict):
+    """`wall` is the run's deadline in seconds."""
+
+    wall: Duration | None = None
+
+
+class Retry(Strict):
+    """How often a Case may be attempted, and after which kinds of failure it is attempted again."""
+
+    max_attempts: Count = 3
+    on: tuple[Annotated[FailureKind, AfterValidator(_retryable)], ...] = (
+        FailureKind.SANDBOX,
+        FailureKind.PROVIDER,
+        FailureKind.WORKER,
+        FailureKind.INFRASTRUCTURE,
+    )
+
+
+class Writes(Strict):
+    """Whether Evals that write to the outside world may run."""
+
+    allow_external: bool = False
+
+
+class PassRate(Strict):
+    min: Share
+
+
+class Accept(Strict):
+    """When the command exits 0. Without a pass rate every Case of the arms has to pass."""
+
+    pass_rate: PassRate | None = None
+    arms: tuple[Name, ...] | None = None
+    allow_skips: bool = False
+
+
+class Experiment(Strict):
+    """A checked-in `experiment.yaml`, validated."""
+
+    schema_version: Literal[1]
+    name: Name
+    description: Text | None = None
+    evals: Selection = Selection()
+    repetitions: Count = 1
+    reuse: Literal["none", "settled"] = "none"
+    arms: Annotated[Mapping[Name, Arm], Field(min_length=1)]
+    matrix: Mapping[str, Annotated[tuple[JsonValue, ...], Field(min_length=1)]] = {}
+    sandbox: SandboxLayer | None = None
+    limits: Limits = Limits()
+    budget: Budget = Budget()
+    retry: Retry = Retry()
+    writes: Writes = Writes()
+    accept: Accept = Accept()
+    reporters: tuple[ReporterName, ...] = ()
+    isolation: Literal["worker", "process"] = "worker"
+
+    def snapshot(self) -> dict[str, Any]:
+        """The experiment as JSON, defaults included; `from_snapshot` gives an equal experiment."""
+        return self.model_dump(mode="json")
+
+    @classmethod
+    def from_snapshot(cls, snapshot: Mapping[str, Any]) -> Experiment:
+        """The experiment that `snapshot` was taken of. Raises pydantic's ValidationError."""
+        return cls.model_validate_json(json.dumps(snapshot))
+
+
+def experiment_schema() -> dict[str, Any]:
+    """The JSON Schema of `experiment.yaml`, as published in `docs/experiment.schema.json`."""
+    schema = Experiment.model_json_schema(mode="validation")
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "evalfleet experiment"
+    return schema

@@ -1,0 +1,1 @@
+"""From files to a frozen Plan: discover, expand, select, fingerprint, reuse."""
