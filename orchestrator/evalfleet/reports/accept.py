@@ -1,0 +1,185 @@
+"""Whether a run is accepted: the experiment's rule as data, three-valued, and the exit code that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evalfleet.errors import DefinitionError, Problem
+from evalfleet.model.report import ArmCounts, RunAggregate, RunInfo
+from evalfleet.model.verdict import RunStatus
+from evalfleet.reports.classes import LEAVING, CaseClass, classes_of
+from evalfleet.reports.statistics import PassHeadline, ScoreHeadline, headline
+
+
+class ExitCode(IntEnum):
+    """What a command's exit code says."""
+
+    ACCEPTED = 0
+    NOT_ACCEPTED = 1
+    USAGE = 2
+    LIMITED = 3
+    INFRASTRUCTURE = 4
+    INCONCLUSIVE = 5
+    CANCELLED = 130
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ShareThreshold(_Strict):
+    """The least acceptable share, in [0, 1]."""
+
+    min: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class ScoreThreshold(_Strict):
+    """The least acceptable mean score, in points."""
+
+    min: Annotated[float, Field(allow_inf_nan=False)]
+
+
+class AcceptRule(_Strict):
+    """`accept:` of an experiment. Without a threshold every case has to pass.
+
+    `arms` narrows the rule to these arms. A skipped case refuses acceptance unless `allow_skips` is written.
+    """
+
+    pass_rate: ShareThreshold | None = None
+    mean_score: ScoreThreshold | None = None
+    arms: tuple[str, ...] | None = None
+    allow_skips: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The decision: True, False, or None when the evidence can't decide it. `reasons` says why not True."""
+
+    decision: bool | None
+    reasons: tuple[str, ...] = ()
+
+
+def accept_rule(experiment: Mapping[str, Any]) -> AcceptRule:
+    """The rule in an experiment's snapshot. Raises DefinitionError naming the field that is wrong."""
+    try:
+        return AcceptRule.model_validate(experiment.get("accept") or {})
+    except ValidationError as error:
+        raise DefinitionError("INVALID_ACCEPT", [_problem(each) for each in error.errors()]) from None
+
+
+def decide_acceptance(aggregate: RunAggregate, rule: AcceptRule) -> Accepted:
+    """Apply `rule` to a run. Only a completed run can be accepted; a run still going is undecided."""
+    status = aggregate.run.status
+    if status in (RunStatus.QUEUED, RunStatus.RUNNING):
+        return Accepted(None, (f"the run is {status.value}{_interrupted(aggregate.run)}",))
+    if status is not RunStatus.COMPLETED:
+        return Accepted(False, (f"the run is {status.value}{_because(aggregate.run)}",))
+    arms, unknown = _selected(aggregate.arms, rule.arms)
+    if unknown:
+        return Accepted(False, tuple(f"accept.arms names {name}, which the run does not have" for name in unknown))
+    decisions = [_decide_arm(arm, rule) for arm in arms] or [Accepted(False, ("the run has no cases",))]
+    reasons = tuple(reason for each in decisions for reason in each.reasons)
+    return Accepted(_all([each.decision for each in decisions]), reasons)
+
+
+def exit_code(status: RunStatus, accepted: Accepted) -> ExitCode:
+    """The exit code of a command that waited for a run: how it was scheduled first, then whether it is accepted."""
+    if status is RunStatus.CANCELLED:
+        return ExitCode.CANCELLED
+    if status is RunStatus.LIMITED:
+        return ExitCode.LIMITED
+    if status is not RunStatus.COMPLETED:
+        return ExitCode.INFRASTRUCTURE
+    if accepted.decision is None:
+        return ExitCode.INCONCLUSIVE
+    return ExitCode.ACCEPTED if accepted.decision else ExitCode.NOT_ACCEPTED
+
+
+def _decide_arm(arm: ArmCounts, rule: AcceptRule) -> Accepted:
+    classes = classes_of(arm)
+    checks = [_skips(arm, classes, rule)]
+    if rule.pass_rate is not None:
+        checks.append(_pass_rate(arm, rule.pass_rate.min))
+    if rule.mean_score is not None:
+        checks.append(_mean_score(arm, rule.mean_score.min))
+    if rule.pass_rate is None and rule.mean_score is None:
+        checks.append(_every_case_passed(arm, classes))
+    reasons = tuple(f"arm {arm.arm}: {reason}" for each in checks for reason in each.reasons)
+    return Accepted(_all([each.decision for each in checks]), reasons)
+
+
+def _skips(arm: ArmCounts, classes: Mapping[CaseClass, int], rule: AcceptRule) -> Accepted:
+    skipped = classes[CaseClass.SKIPPED]
+    if not skipped or rule.allow_skips:
+        return Accepted(True)
+    return Accepted(False, (f"{skipped} of {arm.planned} cases skipped (write allow_skips: true to accept skips)",))
+
+
+def _every_case_passed(arm: ArmCounts, classes: Mapping[CaseClass, int]) -> Accepted:
+    wanting = {each: count for each, count in classes.items() if count and each not in LEAVING | {CaseClass.PASSED}}
+    if wanting:
+        parts = ", ".join(f"{count} {each.label}" for each, count in wanting.items())
+        return Accepted(False, (f"not every case passed: {parts}",))
+    if not classes[CaseClass.PASSED] and not classes[CaseClass.SKIPPED]:
+        return Accepted(False, ("no case passed, since none was counted",))
+    return Accepted(True)
+
+
+def _pass_rate(arm: ArmCounts, minimum: float) -> Accepted:
+    figures = headline(arm)
+    if not isinstance(figures, PassHeadline):
+        return Accepted(False, ("accept.pass_rate does not apply: the arm is score-style (use mean_score)",))
+    if figures.bounds is None:
+        return Accepted(None, figures.notes)
+    if figures.bounds.low >= minimum:
+        return Accepted(True)
+    if figures.bounds.high < minimum:
+        return Accepted(False, (f"pass rate at most {figures.bounds.high:.4f}, below {minimum:g}",))
+    low, high = figures.bounds.low, figures.bounds.high
+    missing = f"{figures.missing} of {figures.total} cases have no answer"
+    return Accepted(None, (f"pass rate lies between {low:.4f} and {high:.4f}, around {minimum:g}: {missing}",))
+
+
+def _mean_score(arm: ArmCounts, minimum: float) -> Accepted:
+    figures = headline(arm)
+    if not isinstance(figures, ScoreHeadline):
+        return Accepted(False, ("accept.mean_score does not apply: the arm is pass-style (use pass_rate)",))
+    if figures.floor is None or figures.mean is None:
+        return Accepted(None, figures.notes)
+    if figures.floor >= minimum:
+        return Accepted(True)
+    if figures.complete == figures.total:
+        return Accepted(False, (f"mean score {figures.mean:g}, below {minimum:g}",))
+    known = f"{figures.complete} of {figures.total} scores are complete"
+    return Accepted(None, (f"mean score at least {figures.floor:g}, {minimum:g} is wanted: {known}",))
+
+
+def _all(decisions: Sequence[bool | None]) -> bool | None:
+    if any(decision is False for decision in decisions):
+        return False
+    return None if any(decision is None for decision in decisions) else True
+
+
+def _selected(arms: Sequence[ArmCounts], names: Sequence[str] | None) -> tuple[tuple[ArmCounts, ...], tuple[str, ...]]:
+    if names is None:
+        return tuple(arms), ()
+    known = {arm.arm for arm in arms}
+    return tuple(arm for arm in arms if arm.arm in names), tuple(name for name in names if name not in known)
+
+
+def _interrupted(run: RunInfo) -> str:
+    return f" but interrupted (orchestrate resume {run.id})" if run.interrupted else ""
+
+
+def _because(run: RunInfo) -> str:
+    return f": {run.stop_reason}" if run.stop_reason else ""
+
+
+def _problem(error: Any) -> Problem:
+    field = ".".join(("accept", *(str(part) for part in error["loc"])))
+    return Problem("INVALID_ACCEPT", str(error["msg"]), field=field, hint="see experiment.yaml, accept")

@@ -1,0 +1,87 @@
+"""The report of a run as one value, from which every format is rendered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evalfleet.model.report import ArmCounts, CaseView, RunAggregate, RunInfo
+from evalfleet.reports.accept import Accepted, accept_rule, decide_acceptance
+from evalfleet.reports.classes import LEAVING, CaseClass, add_classes, class_of, classes_of
+from evalfleet.reports.statistics import Headline, headline, reliability
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmReport:
+    """One arm: its counters, its exclusive classes, its headline and what has to be said beside it.
+
+    `reliability` is the share of the counted cases that formed a verdict.
+    """
+
+    counts: ArmCounts
+    classes: Mapping[CaseClass, int]
+    headline: Headline
+    reliability: float | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportModel:
+    """A run's report. `notable` are cases that count and did not pass, as many as the builder was given."""
+
+    run: RunInfo
+    arms: tuple[ArmReport, ...]
+    totals: Mapping[CaseClass, int]
+    accepted: Accepted
+    notable: tuple[CaseView, ...] = ()
+
+    @property
+    def planned(self) -> int:
+        return sum(self.totals.values())
+
+    @property
+    def not_passed(self) -> int:
+        """How many cases count and did not pass."""
+        return sum(n for each, n in self.totals.items() if each not in LEAVING | {CaseClass.PASSED})
+
+
+def build_report(aggregate: RunAggregate, notable: tuple[CaseView, ...] = ()) -> ReportModel:
+    """The report of a run. `notable` are cases worth showing one by one; passed ones among them are dropped.
+
+    Raises StoreError when an arm's counts don't add up, DefinitionError when the accept rule is invalid.
+    """
+    arms = tuple(_arm_report(counts) for counts in aggregate.arms)
+    return ReportModel(
+        run=aggregate.run,
+        arms=arms,
+        totals=add_classes(arm.classes for arm in arms),
+        accepted=decide_acceptance(aggregate, accept_rule(aggregate.run.experiment)),
+        notable=tuple(case for case in notable if class_of(case) not in LEAVING | {CaseClass.PASSED}),
+    )
+
+
+def _arm_report(counts: ArmCounts) -> ArmReport:
+    classes = classes_of(counts)
+    figures = headline(counts)
+    return ArmReport(
+        counts=counts,
+        classes=classes,
+        headline=figures,
+        reliability=reliability(classes),
+        notes=(*figures.notes, *_notes(counts)),
+    )
+
+
+def _notes(counts: ArmCounts) -> tuple[str, ...]:
+    notes: list[str] = []
+    if counts.evals is not None and counts.evals_answered is not None and counts.evals_answered < counts.evals:
+        notes.append(f"{counts.evals_answered} of {counts.evals} evals have an answer")
+    if counts.retried_verdict:
+        notes.append(f"{counts.retried_verdict} cases were tried again after failing; their first verdict counts")
+    if counts.carried:
+        notes.append(f"{counts.carried} cases are carried from an earlier run")
+    if counts.unknown_cost:
+        notes.append(f"the cost of {counts.unknown_cost} of {counts.attempts} attempts is unknown")
+    if counts.unknown_usage:
+        notes.append(f"the token usage of {counts.unknown_usage} of {counts.attempts} attempts is unknown")
+    return tuple(notes)

@@ -1,0 +1,152 @@
+"""Headline figures of an arm. Infrastructure is never a score; what can't be known is None with a note."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import sqrt
+from statistics import NormalDist
+
+from evalfleet.model.report import ArmCounts
+from evalfleet.model.verdict import Style
+from evalfleet.reports.classes import LEAVING, MISSING_CLASSES, CaseClass, classes_of
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A closed range of shares in [0, 1]."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassHeadline:
+    """How a pass-style arm did.
+
+    `total` is N, the cases that count; `missing` is M, those of them without an answer. `rate` is
+    passed / (N - M), `coverage` (N - M) / N, `bounds` [passed / N, (passed + M) / N]: where the rate over all N
+    must lie whatever the missing ones would have given. `interval` is Wilson's 95 % interval of `rate`, over
+    the N - M answered ones only. Undefined figures are None and `notes` says why.
+    """
+
+    passed: int
+    total: int
+    missing: int
+    rate: float | None
+    coverage: float | None
+    bounds: Interval | None
+    interval: Interval | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def answered(self) -> int:
+        """N - M."""
+        return self.total - self.missing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreHeadline:
+    """How a score-style arm did: the mean earned score over `complete` of `total` cases; never a percentage.
+
+    `floor` is a lower bound of the mean over all `total` cases: what is unknown earned nothing or more.
+    """
+
+    mean: float | None
+    complete: int
+    total: int
+    floor: float | None
+    notes: tuple[str, ...] = ()
+
+
+Headline = PassHeadline | ScoreHeadline
+
+
+def wilson(successes: int, total: int, confidence: float = CONFIDENCE) -> Interval | None:
+    """Wilson's score interval for a proportion; None without observations.
+
+    Raises ValueError unless 0 ≤ successes ≤ total and 0 < confidence < 1.
+    """
+    if not 0 <= successes <= total:
+        raise ValueError(f"{successes} successes of {total}")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
+    if total == 0:
+        return None
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    share = successes / total
+    centre = share + z * z / (2 * total)
+    spread = z * sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    scale = 1 + z * z / total
+    # the ends are exact where the closed form would only round to them
+    low = 0.0 if successes == 0 else max(0.0, (centre - spread) / scale)
+    high = 1.0 if successes == total else min(1.0, (centre + spread) / scale)
+    return Interval(low, high)
+
+
+def headline(counts: ArmCounts) -> Headline:
+    """The arm's headline by its style. Raises StoreError when its counts don't add up."""
+    classes = classes_of(counts)
+    if counts.style is Style.SCORE:
+        return _score_headline(counts, classes)
+    return pass_headline(classes)
+
+
+def pass_headline(classes: Mapping[CaseClass, int]) -> PassHeadline:
+    """The pass-style headline of cases counted by class."""
+    passed = classes[CaseClass.PASSED]
+    total = _total(classes)
+    missing = sum(classes[each] for each in MISSING_CLASSES)
+    answered = total - missing
+    return PassHeadline(
+        passed=passed,
+        total=total,
+        missing=missing,
+        rate=passed / answered if answered else None,
+        coverage=answered / total if total else None,
+        bounds=Interval(passed / total, (passed + missing) / total) if total else None,
+        interval=wilson(passed, answered),
+        notes=_pass_notes(total, missing),
+    )
+
+
+def reliability(classes: Mapping[CaseClass, int]) -> float | None:
+    """The share of the counted cases that formed a verdict, passed or failed; None when none counts."""
+    total = _total(classes)
+    return (classes[CaseClass.PASSED] + classes[CaseClass.FAILED]) / total if total else None
+
+
+def _score_headline(counts: ArmCounts, classes: Mapping[CaseClass, int]) -> ScoreHeadline:
+    total = _total(classes)
+    complete = counts.score_complete
+    if not total:
+        notes: tuple[str, ...] = ("no case counts: the mean score is undefined",)
+    elif not complete:
+        notes = (f"0 of {total} scores are complete: the mean score is undefined",)
+    elif complete < total:
+        notes = (f"{complete} of {total} scores are complete; the mean is over these",)
+    else:
+        notes = ()
+    return ScoreHeadline(
+        mean=counts.earned_sum / complete if complete else None,
+        complete=complete,
+        total=total,
+        floor=counts.earned_sum / total if total else None,
+        notes=notes,
+    )
+
+
+def _total(classes: Mapping[CaseClass, int]) -> int:
+    return sum(count for each, count in classes.items() if each not in LEAVING)
+
+
+def _pass_notes(total: int, missing: int) -> tuple[str, ...]:
+    if not total:
+        return ("no case counts: the pass rate is undefined",)
+    if missing == total:
+        return (f"none of {total} cases has an answer: the pass rate is undefined",)
+    if missing:
+        return (f"{total - missing} of {total} cases have an answer; the bounds say what the others could change",)
+    return ()

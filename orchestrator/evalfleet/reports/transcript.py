@@ -1,0 +1,115 @@
+"""One attempt as text for a terminal: the conversation, the tool calls and the assertion tree with its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from evalfleet.model.coverage import Channel
+from evalfleet.model.report import AttemptDetail, AttemptView, CaseView
+from evalfleet.model.turn import TurnInput, TurnRecord, TurnStatus
+from evalfleet.model.usage import Usage
+from evalfleet.reports import wording
+from evalfleet.reports.assertion_tree import assertion_lines
+from evalfleet.reports.event_lines import event_lines
+from evalfleet.reports.figures import count, money, seconds
+from evalfleet.reports.layout import block
+from evalfleet.reports.visible import visible, visible_line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranscriptParts:
+    """What to show. `limit` cuts long texts for display, None shows them whole; outcomes never depend on it."""
+
+    turns: bool = True
+    tools: bool = True
+    assertions: bool = True
+    diagnostics: bool = False
+    limit: int | None = 2000
+
+
+def render_transcript(case: CaseView, detail: AttemptDetail, parts: TranscriptParts) -> Iterator[str]:
+    """The lines of one attempt. Control characters in what an agent said are shown as escapes, never raw."""
+    yield from _head(case, detail.view)
+    if parts.turns or parts.tools:
+        for turn in detail.turns:
+            yield ""
+            yield from _turn(turn, parts)
+    if parts.assertions:
+        yield ""
+        yield from _assertions(detail, parts.limit)
+    if parts.diagnostics:
+        yield from _diagnostics(detail.diagnostics)
+
+
+def _head(case: CaseView, view: AttemptView) -> Iterator[str]:
+    names = f"{visible_line(wording.case_name(case))} · arm {visible_line(case.arm)} · attempt {view.number}"
+    yield f"{names} · {_result(view)}"
+    facts = [seconds(view.duration), *usage_facts(view.usage)]
+    if view.cost_usd is not None:
+        facts.append(money(view.cost_usd))
+    if case.score_state is not None:
+        earned = "unknown" if case.earned is None else f"{case.earned:g} points"
+        facts.append(f"score {earned} ({case.score_state.value})")
+    yield "  " + " · ".join(facts)
+    if view.message:
+        yield from block("  ", visible(view.message))
+
+
+def usage_facts(usage: Usage | None) -> list[str]:
+    """Tokens that are known, in words."""
+    if usage is None:
+        return []
+    named = (("in", usage.input_tokens), ("cached", usage.cache_read_tokens), ("out", usage.output_tokens))
+    return [f"{count(tokens)} tokens {name}" for name, tokens in named if tokens is not None]
+
+
+def _result(view: AttemptView) -> str:
+    word = view.verdict.value if view.verdict else view.outcome.value
+    blame = " ".join(part for part in (view.kind.value if view.kind else None, view.code) if part)
+    return f"{word} ({visible_line(blame)})" if blame else word
+
+
+def _turn(turn: TurnRecord, parts: TranscriptParts) -> Iterator[str]:
+    status = "no answer" if turn.failure else turn.status.value
+    session = f" · session {turn.session + 1}" if turn.session else ""
+    facts = [status, seconds(turn.duration), *usage_facts(turn.usage)]
+    yield f"turn {turn.index + 1}{session} · {' · '.join(facts)}"
+    yield from _input_extras(turn.input)
+    yield from event_lines(turn.events, talk=parts.turns, tools=parts.tools, limit=parts.limit)
+    if turn.failure:
+        yield from block("  ✗ ", visible(turn.failure))
+    elif turn.status is TurnStatus.FAILED:
+        yield "  ✗ the agent reported that this turn failed"
+    yield from _coverage(turn)
+
+
+def _input_extras(sent: TurnInput) -> Iterator[str]:
+    for file in sent.files:
+        yield f"  file      {visible_line(file.name)} ({visible_line(file.media_type)}, {count(len(file.data))} bytes)"
+    for response in sent.responses:
+        answer = response.option_id if response.option_id is not None else response.text or ""
+        yield f"  answer    {visible_line(response.request_id)}: {visible_line(answer)}"
+
+
+def _coverage(turn: TurnRecord) -> Iterator[str]:
+    for channel in Channel:
+        entry = turn.coverage.entry(channel)
+        if not entry.is_complete:
+            yield f"  evidence  {channel.value} {entry.state.value}: {visible_line(entry.reason or '')}"
+
+
+def _assertions(detail: AttemptDetail, limit: int | None) -> Iterator[str]:
+    if not detail.assertions:
+        yield "no assertions"
+        return
+    yield "assertions"
+    for row in detail.assertions:
+        yield from assertion_lines(row, limit)
+
+
+def _diagnostics(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        yield ""
+        yield "diagnostics"
+        yield from block("  ", visible(text))

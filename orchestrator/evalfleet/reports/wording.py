@@ -1,0 +1,107 @@
+"""What the text and Markdown reports say in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from evalfleet.model.report import ArmCounts, CaseView, RunInfo
+from evalfleet.reports.accept import Accepted
+from evalfleet.reports.classes import CaseClass
+from evalfleet.reports.figures import UNKNOWN, count, money, percent, seconds
+from evalfleet.reports.statistics import Headline, Interval, PassHeadline
+from evalfleet.reports.visible import visible_line
+
+ARM_COLUMNS = (
+    "arm",
+    "result",
+    "95 % interval",
+    "of all cases",
+    "answered",
+    "cases",
+    "tokens in / out",
+    "cost",
+    "p50",
+    "p95",
+)
+
+
+def arm_cells(counts: ArmCounts, figures: Headline, name: str) -> tuple[str, ...]:
+    """One row of the arms table, in the order of `ARM_COLUMNS`; `name` is the arm's name as the format shows it."""
+    return (
+        name,
+        *headline_cells(figures),
+        count(counts.planned),
+        tokens(counts),
+        money(counts.cost_usd if counts.attempts else None, counts.unknown_cost),
+        seconds(counts.seconds.get("p50")),
+        seconds(counts.seconds.get("p95")),
+    )
+
+
+def headline_cells(figures: Headline) -> tuple[str, str, str, str]:
+    """Result, interval, bounds and coverage of an arm. A rate never stands without how much it covers."""
+    if isinstance(figures, PassHeadline):
+        return (
+            f"{percent(figures.rate)} ({figures.passed}/{figures.answered})",
+            span(figures.interval),
+            span(figures.bounds),
+            f"{percent(figures.coverage)} ({figures.answered}/{figures.total})",
+        )
+    mean = UNKNOWN if figures.mean is None else f"{figures.mean:.4g} points"
+    return (mean, UNKNOWN, UNKNOWN, f"{figures.complete}/{figures.total} complete")
+
+
+def span(interval: Interval | None) -> str:
+    """An interval of shares as percentages."""
+    return UNKNOWN if interval is None else f"{percent(interval.low)} … {percent(interval.high)}"
+
+
+def tokens(counts: ArmCounts) -> str:
+    """Input and output tokens; a lower bound when some usage is unknown, a dash when all of it is."""
+    if not counts.attempts or counts.unknown_usage >= counts.attempts:
+        return UNKNOWN
+    bound = "≥ " if counts.unknown_usage else ""
+    return f"{bound}{count(counts.input_tokens)} / {count(counts.output_tokens)}"
+
+
+def class_counts(classes: Mapping[CaseClass, int]) -> str:
+    """The exclusive classes that occur; they add up to the planned cases."""
+    return " · ".join(f"{count(number)} {each.label}" for each, number in classes.items() if number) or "no cases"
+
+
+def failure_counts(kinds: Mapping[str, int]) -> str:
+    """Failures by who is to blame, most frequent first."""
+    ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
+    return " · ".join(f"{kind} {count(number)}" for kind, number in ordered if number)
+
+
+def acceptance(accepted: Accepted) -> str:
+    """The decision in a word or two."""
+    return {True: "accepted", False: "not accepted", None: "undecided"}[accepted.decision]
+
+
+def elapsed(run: RunInfo) -> str | None:
+    """How long the run took, once it is over."""
+    if run.started_at is None or run.finished_at is None:
+        return None
+    return seconds(max(0.0, run.finished_at - run.started_at))
+
+
+def run_state(run: RunInfo) -> str:
+    """The run's status with why it stopped, or that nobody works on it."""
+    if run.interrupted:
+        return f"{run.status.value} (interrupted: orchestrate resume {run.id})"
+    return f"{run.status.value} ({run.stop_reason})" if run.stop_reason else run.status.value
+
+
+def case_name(case: CaseView) -> str:
+    """The case without its arm: eval, variants and the repetition counted from 1."""
+    chosen = ", ".join(f"{step}={variant}" for step, variant in sorted(case.variants.items()))
+    variants = f" [{chosen}]" if chosen else ""
+    return f"{case.eval_id}{variants} #{case.repetition + 1}"
+
+
+def case_result(case: CaseView) -> str:
+    """What became of the case: its status, and whose fault an error was."""
+    blame = " ".join(part for part in (case.kind.value if case.kind else None, case.code) if part)
+    return f"{case.status.value} ({visible_line(blame)})" if blame else case.status.value
