@@ -172,10 +172,17 @@ class PassRate(Strict):
     min: Share
 
 
+class MeanScore(Strict):
+    """In points, over the arm's complete scores."""
+
+    min: float
+
+
 class Accept(Strict):
-    """When the command exits 0. Without a pass rate every Case of the arms has to pass."""
+    """When the command exits 0. Without a threshold every Case of the arms has to pass; a skip needs `allow_skips`."""
 
     pass_rate: PassRate | None = None
+    mean_score: MeanScore | None = None
     arms: tuple[Name, ...] | None = None
     allow_skips: bool = False
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from evalfleet.errors import DefinitionError, Problem
+from evalfleet.model.experiment import Accept
 from evalfleet.model.report import ArmCounts, RunAggregate, RunInfo
 from evalfleet.model.verdict import RunStatus
 from evalfleet.reports.classes import LEAVING, CaseClass, classes_of
@@ -28,34 +30,6 @@ class ExitCode(IntEnum):
     CANCELLED = 130
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ShareThreshold(_Strict):
-    """The least acceptable share, in [0, 1]."""
-
-    min: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-
-
-class ScoreThreshold(_Strict):
-    """The least acceptable mean score, in points."""
-
-    min: Annotated[float, Field(allow_inf_nan=False)]
-
-
-class AcceptRule(_Strict):
-    """`accept:` of an experiment. Without a threshold every case has to pass.
-
-    `arms` narrows the rule to these arms. A skipped case refuses acceptance unless `allow_skips` is written.
-    """
-
-    pass_rate: ShareThreshold | None = None
-    mean_score: ScoreThreshold | None = None
-    arms: tuple[str, ...] | None = None
-    allow_skips: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """The decision: True, False, or None when the evidence can't decide it. `reasons` says why not True."""
@@ -64,15 +38,15 @@ class Accepted:
     reasons: tuple[str, ...] = ()
 
 
-def accept_rule(experiment: Mapping[str, Any]) -> AcceptRule:
+def accept_rule(experiment: Mapping[str, Any]) -> Accept:
     """The rule in an experiment's snapshot. Raises DefinitionError naming the field that is wrong."""
     try:
-        return AcceptRule.model_validate(experiment.get("accept") or {})
+        return Accept.model_validate_json(json.dumps(experiment.get("accept") or {}))
     except ValidationError as error:
         raise DefinitionError("INVALID_ACCEPT", [_problem(each) for each in error.errors()]) from None
 
 
-def decide_acceptance(aggregate: RunAggregate, rule: AcceptRule) -> Accepted:
+def decide_acceptance(aggregate: RunAggregate, rule: Accept) -> Accepted:
     """Apply `rule` to a run. Only a completed run can be accepted; a run still going is undecided."""
     status = aggregate.run.status
     if status in (RunStatus.QUEUED, RunStatus.RUNNING):
@@ -100,7 +74,7 @@ def exit_code(status: RunStatus, accepted: Accepted) -> ExitCode:
     return ExitCode.ACCEPTED if accepted.decision else ExitCode.NOT_ACCEPTED
 
 
-def _decide_arm(arm: ArmCounts, rule: AcceptRule) -> Accepted:
+def _decide_arm(arm: ArmCounts, rule: Accept) -> Accepted:
     classes = classes_of(arm)
     checks = [_skips(arm, classes, rule)]
     if rule.pass_rate is not None:
@@ -113,7 +87,7 @@ def _decide_arm(arm: ArmCounts, rule: AcceptRule) -> Accepted:
     return Accepted(_all([each.decision for each in checks]), reasons)
 
 
-def _skips(arm: ArmCounts, classes: Mapping[CaseClass, int], rule: AcceptRule) -> Accepted:
+def _skips(arm: ArmCounts, classes: Mapping[CaseClass, int], rule: Accept) -> Accepted:
     skipped = classes[CaseClass.SKIPPED]
     if not skipped or rule.allow_skips:
         return Accepted(True)
