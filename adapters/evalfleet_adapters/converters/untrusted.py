@@ -1,0 +1,34 @@
+"""Reading JSON that somebody else made: each function gives the value in the asked shape, or nothing."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """`value` when it is an object, else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def sequence(value: Any) -> list[Any]:
+    """`value` when it is an array, else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def text(value: Any) -> str | None:
+    """`value` when it is a string."""
+    return value if isinstance(value, str) else None
+
+
+def count(value: Any) -> int | None:
+    """`value` as a count: a whole number that is not negative; True is not 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return int(value) if value >= 0 and value == value // 1 and value != float("inf") else None
+
+
+def amount(value: Any) -> float | None:
+    """`value` as a finite number that is not negative."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+        return None
+    return float(value)
