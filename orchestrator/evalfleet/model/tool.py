@@ -133,14 +133,15 @@ def _fields(label: str, target: Callable[..., Any], hints: Mapping[str, Any]) ->
             raise TypeError(f"tool {label}: parameter {parameter.name!r} can't be passed by name")
         if parameter.name not in hints:
             raise TypeError(f"tool {label}: parameter {parameter.name!r} needs a type annotation")
-        annotation = hints[parameter.name]
         default = ... if parameter.default is parameter.empty else parameter.default
-        yield f"p{index}", annotation, Field(default, alias=parameter.name, **_described(annotation))
+        yield f"p{index}", _described(hints[parameter.name]), Field(default, alias=parameter.name)
 
 
-def _described(annotation: Any) -> dict[str, str]:
+def _described(annotation: Any) -> Any:
+    """The annotation with its plain text, if it has one, as pydantic's description."""
     metadata = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-    return next(({"description": item} for item in metadata if isinstance(item, str)), {})
+    text = next((item for item in metadata if isinstance(item, str)), None)
+    return annotation if text is None else Annotated[annotation, Field(description=text)]
 
 
 def _problem(error: dict[str, Any]) -> str:
