@@ -1,11 +1,10 @@
-"""Whether a run is accepted: the experiment's rule as data, three-valued, and the exit code that follows."""
+"""Whether a run is accepted: the experiment's rule as data, three-valued."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,18 +15,6 @@ from evalfleet.model.report import ArmCounts, RunAggregate, RunInfo
 from evalfleet.model.verdict import RunStatus
 from evalfleet.reports.classes import LEAVING, CaseClass, classes_of
 from evalfleet.reports.statistics import PassHeadline, ScoreHeadline, headline
-
-
-class ExitCode(IntEnum):
-    """What a command's exit code says."""
-
-    ACCEPTED = 0
-    NOT_ACCEPTED = 1
-    USAGE = 2
-    LIMITED = 3
-    INFRASTRUCTURE = 4
-    INCONCLUSIVE = 5
-    CANCELLED = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +46,6 @@ def decide_acceptance(aggregate: RunAggregate, rule: Accept) -> Accepted:
     decisions = [_decide_arm(arm, rule) for arm in arms] or [Accepted(False, ("the run has no cases",))]
     reasons = tuple(reason for each in decisions for reason in each.reasons)
     return Accepted(_all([each.decision for each in decisions]), reasons)
-
-
-def exit_code(status: RunStatus, accepted: Accepted) -> ExitCode:
-    """The exit code of a command that waited for a run: how it was scheduled first, then whether it is accepted."""
-    if status is RunStatus.CANCELLED:
-        return ExitCode.CANCELLED
-    if status is RunStatus.LIMITED:
-        return ExitCode.LIMITED
-    if status is not RunStatus.COMPLETED:
-        return ExitCode.INFRASTRUCTURE
-    if accepted.decision is None:
-        return ExitCode.INCONCLUSIVE
-    return ExitCode.ACCEPTED if accepted.decision else ExitCode.NOT_ACCEPTED
 
 
 def _decide_arm(arm: ArmCounts, rule: Accept) -> Accepted:

@@ -8,7 +8,8 @@ import pytest
 from evalfleet.errors import DefinitionError
 from evalfleet.model.report import ArmCounts, RunAggregate, RunInfo
 from evalfleet.model.verdict import RunStatus, Style
-from evalfleet.reports.accept import Accepted, ExitCode, accept_rule, decide_acceptance, exit_code
+from evalfleet.reports.accept import Accepted, accept_rule, decide_acceptance
+from evalfleet.reports.exit_code import ExitCode, exit_code
 
 MIN_90: dict[str, Any] = {"pass_rate": {"min": 0.9}}
 
@@ -104,7 +105,7 @@ def test_a_wrong_rule_names_its_field(accept: dict[str, Any], field: str) -> Non
     ],
 )
 def test_exit_code(status: RunStatus, decision: bool | None, code: ExitCode) -> None:
-    assert exit_code(status, Accepted(decision)) is code
+    assert exit_code(status, decision) is code
 
 
 def test_the_numbers_are_the_published_ones() -> None:

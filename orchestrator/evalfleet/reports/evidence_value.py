@@ -1,0 +1,54 @@
+"""An attempt's whole evidence as a JSON value, for programs; also what JSON has no word for is kept readable.
+
+A float that is no number is written `{"$float": "NaN"}`, bytes `{"$base64": "…"}`; what nobody reported is absent.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, cast
+
+from evalfleet.model.events import MISSING
+from evalfleet.model.report import AttemptDetail
+from evalfleet.reports.json_report import attempt_value
+
+
+def detail_value(detail: AttemptDetail) -> dict[str, Any]:
+    """The attempt with its turns, assertions and diagnostics, as the agent produced them."""
+    return {
+        **attempt_value(detail.view, text=True),
+        "turns": plain(detail.turns),
+        "assertions": plain(detail.assertions),
+        "diagnostics": list(detail.diagnostics),
+    }
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON: dataclasses become objects (events with their `type`), enums their values."""
+    if isinstance(value, Enum):
+        return value.value
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"$float": json.dumps(value)}
+    if isinstance(value, bytes):
+        return {"$base64": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple | frozenset | set):
+        return [plain(item) for item in cast("tuple[Any, ...]", value)]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _object(value)
+    return str(value)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    named = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    fields = {name: plain(item) for name, item in named.items() if item is not MISSING}
+    kind: Any = getattr(value, "type", None)
+    return {"type": kind, **fields} if isinstance(kind, str) else fields
