@@ -104,9 +104,9 @@ def read_scalar(text: Plain, expected: Type) -> JsonValue:
     if is_null(text):
         return None
     members = _members(_bare(expected))
-    if len(members) > 1:
-        return _read_union(text, members)
-    return _read_as(text, members[0])
+    if len(members) == 1:
+        return _read_as(text, members[0])
+    return _read_union(text, members)
 
 
 def _read_union(text: Plain, members: tuple[Type, ...]) -> JsonValue:

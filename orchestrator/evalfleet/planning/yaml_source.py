@@ -54,11 +54,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One document: `value` of dicts, lists, `str` and `Plain`, and the place of every path in it."""
+    """One document: `value` of dicts, lists, `str` and `Plain`, and the place of every path in it.
+
+    `overridden` are paths whose value came from `--set`, not from the file.
+    """
 
     file: str
     value: Any
     places: Mapping[Path, Place] = field(default_factory=dict[Path, Place])
+    overridden: frozenset[Path] = frozenset()
 
     def place(self, path: Path) -> Place | None:
         """The place of `path`, or of its nearest parent that stands in the document."""
@@ -69,9 +73,10 @@ class Source:
 
     def problem(self, code: str, message: str, path: Path, *, hint: str | None = None, at_key: bool = False) -> Problem:
         """A Problem at `path`."""
-        place = self.place(path)
+        if any(path[:end] in self.overridden for end in range(1, len(path) + 1)):
+            return Problem(code, message, "--set", field=dotted(path), hint=hint)
         line = column = None
-        if place is not None:
+        if (place := self.place(path)) is not None:
             line, column = (place.key_line, place.key_column) if at_key else (place.line, place.column)
         return Problem(code, message, self.file, line, column, dotted(path) or None, hint)
 

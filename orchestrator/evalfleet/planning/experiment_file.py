@@ -1,0 +1,268 @@
+"""Loads `experiment.yaml`: everything wrong is reported together, each thing with its place and a way out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
+
+from evalfleet.errors import ConfigurationError, DefinitionError, Problem
+from evalfleet.model.experiment import Arm, Experiment
+from evalfleet.planning import yaml_source
+from evalfleet.planning.arms import ArmPlan, MatrixError, check_matrix, planned_arms
+from evalfleet.planning.supported import OVERRIDABLE, drop_unsupported
+from evalfleet.planning.typed import Typed, field_names, nearest
+from evalfleet.planning.yaml_source import Source
+from evalfleet.ports import AdapterFactory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedExperiment:
+    """A valid experiment, the file it came from, its arms with their validated adapter options."""
+
+    experiment: Experiment
+    path: Path
+    source: Source
+    arms: tuple[ArmPlan, ...]
+    options: Mapping[str, BaseModel]
+
+    def problem(self, code: str, message: str, path: yaml_source.Path, hint: str | None = None) -> Problem:
+        """A Problem at a place of the experiment file."""
+        return self.source.problem(code, message, path, hint=hint)
+
+
+def load_experiment(
+    path: Path,
+    overrides: Mapping[str, str],
+    factories: Mapping[str, AdapterFactory],
+    *,
+    backends: Collection[str] | None = None,
+) -> LoadedExperiment:
+    """Read, type and validate one experiment.
+
+    `overrides` are `--set` pairs, dotted path to YAML text. `backends` are the known sandbox backends; None
+    checks none. Raises DefinitionError holding every problem of the file.
+    """
+    source = _with_overrides(yaml_source.read_yaml(_text(path), str(path)), overrides)
+    if not isinstance(source.value, dict):
+        problem = source.problem("INVALID_EXPERIMENT", "an experiment is a mapping of keys", ())
+        raise DefinitionError("INVALID_EXPERIMENT", [problem])
+    check = _Check(source, factories, backends)
+    return check.loaded(path)
+
+
+def validation_problems(source: Source, error: ValidationError, prefix: yaml_source.Path = ()) -> Iterator[Problem]:
+    """One Problem per place from a pydantic error, below `prefix`."""
+    seen: set[yaml_source.Path] = set()
+    for item in error.errors(include_url=False, include_input=False):
+        location = _location(source, (*prefix, *item["loc"]), missing=item["type"] == "missing")
+        if location in seen:  # one place, several members of a union
+            continue
+        seen.add(location)
+        message = item["msg"].removeprefix("Value error, ")
+        code = "MISSING_KEY" if item["type"] == "missing" else "INVALID_VALUE"
+        if code == "MISSING_KEY":
+            message = "is required"
+        at_key = "[key]" in item["loc"]
+        yield source.problem(code, message[:1].lower() + message[1:], location, at_key=at_key)
+
+
+class _Check:
+    """Collects the problems of one experiment document."""
+
+    def __init__(
+        self, source: Source, factories: Mapping[str, AdapterFactory], backends: Collection[str] | None
+    ) -> None:
+        self._source = source
+        self._factories = factories
+        self._backends = backends
+        self._problems: list[Problem] = []
+
+    def loaded(self, path: Path) -> LoadedExperiment:
+        value, unsupported = drop_unsupported(self._source)
+        self._problems.extend(unsupported)
+        typed = Typed(self._source)
+        data = cast("dict[str, Any]", typed.model(value, Experiment, ()))
+        self._problems.extend(typed.problems)
+        self._type_options(value, data)
+        experiment = self._experiment(data)
+        arms = self._arms(experiment) if experiment is not None else ()
+        options = {arm.name: options for arm in arms if (options := self._options(arm)) is not None}
+        self._check_names(data, {arm.name for arm in arms})
+        if experiment is None or self._problems:
+            raise self._error()
+        return LoadedExperiment(experiment=experiment, path=path, source=self._source, arms=arms, options=options)
+
+    def _error(self) -> DefinitionError:
+        ordered = sorted(
+            self._problems, key=lambda problem: (problem.file or "", problem.line or 0, problem.column or 0)
+        )
+        return DefinitionError("INVALID_EXPERIMENT", ordered)
+
+    def _experiment(self, data: dict[str, Any]) -> Experiment | None:
+        try:
+            return Experiment.model_validate_json(json.dumps(data))
+        except ValidationError as error:
+            self._problems.extend(validation_problems(self._source, error))
+            return None
+
+    def _factory(self, arm: str, adapter: str) -> AdapterFactory | None:
+        place = ("arms", arm, "adapter")
+        if adapter not in self._factories:
+            message = f"no adapter is named {adapter!r}"
+            self._add("UNKNOWN_ADAPTER", message, place, hint=nearest(adapter, list(self._factories)))
+            return None
+        try:
+            return self._factories[adapter]
+        except ConfigurationError as error:
+            self._add("BROKEN_ADAPTER", str(error), place)
+            return None
+
+    def _type_options(self, value: dict[str, Any], data: dict[str, Any]) -> None:
+        """Give the adapter's own keys of each arm the types its options model declares."""
+        own = field_names(Arm)
+        arms, typed_arms = value.get("arms"), data.get("arms")
+        if not isinstance(arms, dict) or not isinstance(typed_arms, dict):
+            return
+        for name, arm in cast("dict[str, Any]", arms).items():
+            adapter = cast("dict[str, Any]", arm).get("adapter") if isinstance(arm, dict) else None
+            if not isinstance(adapter, str) or (factory := self._factory(name, adapter)) is None:
+                continue
+            extras = {key: item for key, item in cast("dict[str, Any]", arm).items() if key not in own}
+            typed = Typed(self._source)
+            options = typed.model(extras, factory.options, ("arms", name))
+            self._problems.extend(_with_arm_keys(problem, extras, factory) for problem in typed.problems)
+            kept = {key: item for key, item in cast("dict[str, Any]", typed_arms)[name].items() if key in own}
+            cast("dict[str, Any]", typed_arms)[name] = kept | options
+            if (error := _validate(factory, options)) is not None:
+                self._problems.extend(validation_problems(self._source, error, ("arms", name)))
+
+    def _arms(self, experiment: Experiment) -> tuple[ArmPlan, ...]:
+        broken = list(check_matrix(experiment.matrix))
+        try:
+            arms = () if broken else planned_arms(experiment)
+        except MatrixError as error:
+            broken, arms = [error], ()
+        except ValidationError as error:
+            self._add("INVALID_VALUE", f"a value does not fit: {error.errors()[0]['msg']}", ("matrix",))
+            arms = ()
+        for error in broken:
+            self._add("INVALID_MATRIX", str(error), error.path)
+        return arms
+
+    def _options(self, arm: ArmPlan) -> BaseModel | None:
+        if arm.settings.adapter not in self._factories:
+            return None
+        factory = self._factories[arm.settings.adapter]
+        try:
+            return factory.options.model_validate_json(json.dumps(dict(arm.settings.options)))
+        except ValidationError as error:
+            if arm.varied:
+                first = error.errors(include_url=False, include_input=False)[0]
+                field = ".".join(str(part) for part in first["loc"])
+                message = f"gives the arm {arm.name!r} a wrong option {field}: {first['msg']}"
+                self._add("INVALID_MATRIX", message, ("matrix",))
+            return None
+
+    def _check_names(self, data: Any, planned: set[str]) -> None:
+        """Names that point at arms and backends. Works on what was written, so that other mistakes don't hide these."""
+        known = planned | _mapping(data, "arms").keys()
+        if planned or not data.get("matrix"):
+            for name in _mapping(data, "limits", "per_arm"):
+                self._check_arm(name, ("limits", "per_arm", name), known)
+            accepted: Any = _mapping(data, "accept").get("arms")
+            for index, name in enumerate(cast("list[Any]", accepted) if isinstance(accepted, list) else []):
+                self._check_arm(name, ("accept", "arms", index), known)
+        layers: list[yaml_source.Path] = [("sandbox",)]
+        layers += [("arms", name, "sandbox") for name in _mapping(data, "arms")]
+        for place in layers:
+            backend: Any = _mapping(data, *place).get("backend")
+            if isinstance(backend, str) and self._backends is not None and backend not in self._backends:
+                hint = nearest(backend, self._backends)
+                self._add("UNKNOWN_BACKEND", f"no sandbox backend is named {backend!r}", (*place, "backend"), hint=hint)
+
+    def _check_arm(self, name: Any, place: yaml_source.Path, known: set[str]) -> None:
+        if isinstance(name, str) and name not in known:
+            self._add("UNKNOWN_ARM", f"no arm is named {name!r}", place, hint=nearest(name, known))
+
+    def _add(self, code: str, message: str, path: yaml_source.Path, hint: str | None = None) -> None:
+        self._problems.append(self._source.problem(code, message, path, hint=hint))
+
+
+def _mapping(value: Any, *path: str | int) -> dict[str, Any]:
+    """The mapping at `path`, empty when there is none."""
+    for part in path:
+        value = cast("dict[Any, Any]", value).get(part) if isinstance(value, dict) else None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _validate(factory: AdapterFactory, options: Any) -> ValidationError | None:
+    try:
+        factory.options.model_validate_json(json.dumps(options))
+    except ValidationError as error:
+        return error
+    return None
+
+
+def _with_arm_keys(problem: Problem, extras: Mapping[str, Any], factory: AdapterFactory) -> Problem:
+    """An unknown key of an arm may be a misspelt key of the arm itself or of the adapter's options."""
+    key = next(key for key in extras if problem.field is not None and problem.field.endswith(f".{key}"))
+    valid = {*field_names(Arm), *field_names(factory.options)}
+    message = f"{key!r} is not a key of an arm, nor an option of the adapter {factory.name!r}"
+    return Problem(
+        problem.code, message, problem.file, problem.line, problem.column, problem.field, nearest(key, valid)
+    )
+
+
+def _location(source: Source, loc: tuple[str | int, ...], *, missing: bool) -> yaml_source.Path:
+    """The document path of a pydantic location, without the parts that name union members and validators."""
+    path: yaml_source.Path = ()
+    known = source.places.keys() | {path[:end] for path in source.overridden for end in range(1, len(path) + 1)}
+    for index, part in enumerate(loc):
+        last = index == len(loc) - 1
+        if (*path, part) in known or (last and missing):
+            path = (*path, part)
+    return path
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        problem = Problem("EXPERIMENT_NOT_FOUND", "there is no such file", str(path))
+    except OSError as error:
+        problem = Problem("EXPERIMENT_NOT_READABLE", error.strerror or "can't be read", str(path))
+    except UnicodeDecodeError as error:
+        message = f"not UTF-8 at byte {error.start}: save the file as UTF-8"
+        problem = Problem("INVALID_YAML", message, str(path))
+    raise DefinitionError(problem.code, [problem])
+
+
+def _with_overrides(source: Source, overrides: Mapping[str, str]) -> Source:
+    """The document with `--set` values in place. Raises DefinitionError for a path that may not be set."""
+    problems: list[Problem] = []
+    value: Any = source.value
+    paths: set[yaml_source.Path] = set()
+    for key, text in overrides.items():
+        path = tuple(key.split("."))
+        if any(path[: len(allowed)] == allowed for allowed in OVERRIDABLE):
+            value = _placed(value, path, yaml_source.read_yaml(text, f"--set {key}").value)
+            paths.add(path)
+            continue
+        allowed = ", ".join(".".join(entry) for entry in OVERRIDABLE)
+        message = "--set may not change this: the experiment decides it"
+        problems.append(Problem("INVALID_OVERRIDE", message, "--set", field=key, hint=f"may be set: {allowed}"))
+    if problems:
+        raise DefinitionError("INVALID_OVERRIDE", problems)
+    return Source(source.file, value, source.places, frozenset(paths))
+
+
+def _placed(value: Any, path: tuple[str, ...], leaf: Any) -> Any:
+    if not path:
+        return leaf
+    outer = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return {**outer, path[0]: _placed(outer.get(path[0]), path[1:], leaf)}

@@ -1,0 +1,93 @@
+"""Entry points to factories: the only place that imports by name, and only when a name is asked for.
+
+Groups: `evalfleet.adapters` (an `AdapterFactory` each) and `evalfleet.sandboxes` (a `SandboxFactory` each).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar, cast
+
+from evalfleet.errors import ConfigurationError, describe
+from evalfleet.ports import AdapterFactory, SandboxFactory
+
+ADAPTERS = "evalfleet.adapters"
+SANDBOXES = "evalfleet.sandboxes"
+
+F = TypeVar("F")
+
+
+class UnknownPlugin(ConfigurationError, KeyError):
+    """No installed package provides the adapter or sandbox backend."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Factories(Mapping[str, F], Generic[F]):
+    """Installed factories by name. Listing names imports nothing; looking one up imports it, once.
+
+    Looking up raises UnknownPlugin naming the nearest name, or ConfigurationError naming the entry point that
+    is broken: it can't be imported, it is not a factory, or two packages claim its name.
+    """
+
+    def __init__(self, what: str, kind: type[Any], points: Iterable[EntryPoint]) -> None:
+        self._what = what
+        self._kind = kind
+        self._loaded: dict[str, F] = {}
+        self._points: dict[str, list[EntryPoint]] = {}
+        for point in points:
+            self._points.setdefault(point.name, []).append(point)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._points))
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._points
+
+    def __getitem__(self, name: str) -> F:
+        if name not in self._loaded:
+            self._loaded[name] = self._load(name)
+        return self._loaded[name]
+
+    def _load(self, name: str) -> F:
+        points = self._points.get(name)
+        if points is None:
+            raise UnknownPlugin(f"unknown {self._what} {name!r}{self._hint(name)}")
+        owners = sorted({_owner(point) for point in points})
+        if len({point.value for point in points}) > 1:
+            raise ConfigurationError(f"the {self._what} {name!r} is provided twice, by {' and '.join(owners)}")
+        point = points[0]
+        where = f"the {self._what} {name!r} ({point.value}, from {owners[0]})"
+        try:
+            factory: object = point.load()
+        except Exception as error:
+            raise ConfigurationError(f"{where} can't be imported: {type(error).__name__}: {describe(error)}") from error
+        if not isinstance(factory, self._kind):
+            raise ConfigurationError(f"{where} is not a {self._kind.__name__} but a {type(factory).__name__}")
+        return cast(F, factory)
+
+    def _hint(self, name: str) -> str:
+        close = get_close_matches(name, list(self), n=1, cutoff=0.6)
+        if close:
+            return f": did you mean {close[0]!r}?"
+        return f": installed are {', '.join(self)}" if self._points else ": none is installed"
+
+
+def adapter_factories() -> Factories[AdapterFactory]:
+    """The installed adapters by name, each imported when it is looked up."""
+    return Factories[AdapterFactory]("adapter", AdapterFactory, entry_points(group=ADAPTERS))
+
+
+def sandbox_factories() -> Factories[SandboxFactory]:
+    """The installed sandbox backends by name, each imported when it is looked up."""
+    return Factories[SandboxFactory]("sandbox backend", SandboxFactory, entry_points(group=SANDBOXES))
+
+
+def _owner(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else "an unnamed package"
