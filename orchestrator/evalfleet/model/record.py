@@ -134,10 +134,12 @@ class Committed:
     """What a commit did, from returned rows only: a repeated batch inserts and settles nothing.
 
     `inserted` holds attempt ids whose row is new; `settled` attempt ids that decided their case;
-    `settled_cases` the ordinals decided by a `SettleWithout`; `rejected` attempts the database can't hold.
+    `epoch` is higher than the claimed one when the store lost commits and the run was claimed anew to replay
+    them. `settled_cases` the ordinals decided by a `SettleWithout`; `rejected` attempts the database can't hold.
     """
 
     commit_seq: int
+    epoch: int
     inserted: frozenset[int] = frozenset()
     settled: frozenset[int] = frozenset()
     settled_cases: frozenset[int] = frozenset()

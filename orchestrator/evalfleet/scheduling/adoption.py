@@ -6,7 +6,7 @@ from evalfleet.errors import FailureKind
 from evalfleet.model.record import IntentKind, LostAttempt, OpenIntent
 from evalfleet.scheduling import grants, losses
 from evalfleet.scheduling.messages import CommandKind, LiveAttempt, WorkerCommand
-from evalfleet.scheduling.state import Lease, OpenCase, Phase, RunState, WorkerView
+from evalfleet.scheduling.state import Adoption, Lease, OpenCase, Phase, RunState, WorkerView
 
 
 def adopt(state: RunState, worker: WorkerView, live: LiveAttempt, now: float) -> bool:
@@ -44,8 +44,10 @@ def _cancel(state: RunState, case: OpenCase) -> None:
 
 def finish_when_due(state: RunState, now: float) -> None:
     """End the adoption phase once every worker has reported or one lease time has passed."""
-    reported = state.roster is not None and all(
-        name in state.workers and state.workers[name].seq >= 0 for name in state.roster
+    reported = (
+        state.adoption is Adoption.ROSTER
+        and state.roster is not None
+        and all(name in state.workers and state.workers[name].seq >= 0 for name in state.roster)
     )
     if not reported and now < state.adoption_ends:
         return

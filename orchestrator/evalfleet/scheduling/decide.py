@@ -46,7 +46,7 @@ def decide(state: RunState, event: Event, now: float) -> list[Decision]:
         case PageRead():
             settling.page_read(state, event)
         case CommitDone():
-            state.confirmed_at = now
+            state.confirmed_at, state.epoch = now, event.result.epoch
             settling.committed(state, event.result, now)
         case EpochConfirmed():
             state.confirmed_at = now

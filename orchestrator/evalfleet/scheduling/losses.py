@@ -96,13 +96,12 @@ def expire(state: RunState, now: float) -> None:
 
 
 def shift(state: RunState, gap: float) -> None:
-    """Move every expiry by the time this process was paused."""
+    """Move every expiry by the time this process was paused; the epoch's confirmation grows old all the same."""
     for worker in state.workers.values():
         worker.heard_at += gap
         worker.poll_since += gap
         worker.answered_at += gap
     state.adoption_ends += gap
-    state.confirmed_at += gap
 
 
 def announce_old(state: RunState, now: float) -> None:

@@ -60,6 +60,18 @@ class RunPolicy:
     buffer_limit: int = 64 << 20
 
 
+class Adoption(StrEnum):
+    """What a claim must wait for before it may grant.
+
+    `none`: nobody of an earlier epoch can live. `roster`: the owner names the living workers and each reports.
+    `lease`: workers may live that can't reach us, so one lease time passes.
+    """
+
+    NONE = "none"
+    ROSTER = "roster"
+    LEASE = "lease"
+
+
 class Phase(StrEnum):
     """Where an open case stands in the window."""
 
@@ -177,6 +189,7 @@ class RunState:
     settled: int
     failures: int
     adopting: bool
+    adoption: Adoption
     adoption_ends: float
     confirmed_at: float
     ticked_at: float
@@ -210,8 +223,8 @@ class RunState:
         return now + self.wall_offset
 
 
-def begin(claim: Claim, policy: RunPolicy, now: float, wall: float, *, adopt: bool) -> RunState:
-    """The state right after a claim. With `adopt`, nothing is granted until live leases were reported."""
+def begin(claim: Claim, policy: RunPolicy, now: float, wall: float, *, adoption: Adoption) -> RunState:
+    """The state right after a claim; `wall` is `now` in seconds since the epoch."""
     return RunState(
         epoch=claim.epoch,
         policy=policy,
@@ -219,7 +232,8 @@ def begin(claim: Claim, policy: RunPolicy, now: float, wall: float, *, adopt: bo
         settled=claim.settled,
         failures=claim.failures,
         adopting=True,
-        adoption_ends=now + policy.lease_ttl if adopt else now,
+        adoption=adoption,
+        adoption_ends=now if adoption is Adoption.NONE else now + policy.lease_ttl,
         confirmed_at=now,
         ticked_at=now,
         wall_offset=wall - now,
