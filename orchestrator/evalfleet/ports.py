@@ -225,8 +225,16 @@ class CommandResult:
 class Spawner(Protocol):
     """The only way to start a process. The child dies with this process; its whole tree dies on timeout."""
 
-    async def run(self, command: Command, *, base_env: Mapping[str, str]) -> CommandResult:
-        """Run to the end. Raises SandboxFailure-free OSErrors only when the program can't be started."""
+    async def run(self, command: Command, *, base_env: Mapping[str, str], group: str | None = None) -> CommandResult:
+        """Run to the end: the exit of the command itself, whatever it left in the background.
+
+        What it left goes on until `end(group)`; without a group it ends with the call. Raises OSError when the
+        program can't be started, InfrastructureError when how it ended can't be known.
+        """
+        ...
+
+    async def end(self, group: str) -> None:
+        """Kill all that still runs of a group's commands. Raises InfrastructureError when something won't die."""
         ...
 
 

@@ -5,18 +5,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from evalfleet.ports import CommandResult
+from evalfleet import process_launcher
+from evalfleet.errors import InfrastructureError
+from evalfleet.ports import Command, CommandResult
+from evalfleet.process_tree import Tree
 
 _PR_SET_PDEATHSIG = 1
 _PARENT_POLL_SECONDS = 0.5
+
+#: What a launcher with a full inbox answers, and how long to wait then.
+_BUSY = (errno.EAGAIN, errno.ETOOMANYREFS)
+_BUSY_SECONDS = 0.005
+_MAX_IDLE = 64
 
 
 def die_with_parent() -> None:
@@ -107,3 +118,153 @@ async def run(
         stdout_bytes=len(stdout),
         stderr_bytes=len(stderr),
     )
+
+
+class SystemSpawner:
+    """Runs commands under supervisors (see `process_launcher`), so that no process outlives its owner.
+
+    Timeout, cancellation, `end` and the death of this process each kill a command's whole tree, detached
+    children included. A relative `cwd` starts at this process's own directory. Use it from one event loop at a
+    time, and close it.
+    """
+
+    def __init__(self) -> None:
+        self._launcher: _Launcher | None = None
+        self._trees: dict[Tree, str | None] = {}
+
+    async def run(self, command: Command, *, base_env: Mapping[str, str], group: str | None = None) -> CommandResult:
+        """See `Spawner.run`."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        request = _encode(command, {**base_env, **command.env})
+        tree = Tree(loop, await self._supervisor(), command.output_limit, self._forget)
+        self._trees[tree] = group
+        report: str | None = None
+        timed_out = False
+        try:
+            async with asyncio.timeout(command.timeout):
+                await tree.start(request, command.stdin)
+                report = await tree.exited
+        except TimeoutError:
+            timed_out = True
+            await tree.end()
+        except asyncio.CancelledError:
+            await asyncio.shield(tree.end())
+            raise
+        duration = loop.time() - started
+        await (tree.end() if group is None else tree.drain())
+        code, number = (None, None) if timed_out else _ending(report, command)
+        return CommandResult(
+            exit_code=code,
+            stdout=tree.stdout.kept(),
+            stderr=tree.stderr.kept(),
+            duration=duration,
+            timed_out=timed_out,
+            signal=number,
+            stdout_bytes=tree.stdout.total,
+            stderr_bytes=tree.stderr.total,
+        )
+
+    async def end(self, group: str) -> None:
+        """See `Spawner.end`."""
+        await asyncio.gather(*[tree.end() for tree, member_of in self._trees.items() if member_of == group])
+
+    async def close(self) -> None:
+        """Kill all that runs and let the supervisors go. May be called twice."""
+        await asyncio.gather(*[tree.end() for tree in self._trees])
+        if self._launcher is not None:
+            self._launcher.dismiss()
+            self._launcher = None
+
+    async def _supervisor(self) -> socket.socket:
+        """The socket of an idle supervisor, or of a new one."""
+        while True:
+            if self._launcher is None:
+                self._launcher = _Launcher()
+            try:
+                return self._launcher.supervisor()
+            except ConnectionError:  # someone killed it; the supervisors it made go on
+                self._launcher.dismiss()
+                self._launcher = None
+            except OSError as error:
+                if error.errno not in _BUSY:
+                    raise
+                await asyncio.sleep(_BUSY_SECONDS)
+
+    def _forget(self, tree: Tree, supervisor: socket.socket | None) -> None:
+        del self._trees[tree]
+        if supervisor is not None:
+            if self._launcher is not None and len(self._launcher.idle) < _MAX_IDLE:
+                self._launcher.idle.append(supervisor)
+            else:
+                supervisor.close()
+
+
+def _encode(command: Command, env: Mapping[str, str]) -> bytes:
+    try:
+        return process_launcher.encode_request(command.argv, os.path.abspath(command.cwd or ""), env)
+    except UnicodeEncodeError as error:
+        raise OSError(errno.EILSEQ, f"not representable as an argument or in the environment: {error}") from error
+
+
+def _ending(report: str | None, command: Command) -> tuple[int | None, int | None]:
+    """Exit code and signal of a supervisor's report; an unknown end is an error, never success."""
+    program = command.argv[0]
+    if report is None:
+        raise InfrastructureError(f"how {program!r} ended is unknown: its supervisor went away, or the sandbox closed")
+    kind, value, *about = report.split()
+    number = int(value)
+    if kind == process_launcher.ERROR:
+        raise OSError(number, os.strerror(number), {"cwd": command.cwd, "program": program}.get(about[0]))
+    return (number, None) if kind == process_launcher.EXIT else (None, number)
+
+
+class _Launcher:
+    """The worker's end of the launcher process, and the supervisors of it that are idle."""
+
+    def __init__(self) -> None:
+        requests, theirs = socket.socketpair()
+        requests.setblocking(False)
+        with theirs:
+            pid = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-I", "-S", process_launcher.__file__, str(os.getpid())],
+                {},  # no secret of ours is to be found in the parent of a command
+                file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)],
+                setsid=True,  # a terminal's Ctrl-C is for us to handle
+                setsigmask=(),
+            )
+        self._requests = requests
+        self.idle: list[socket.socket] = []
+        self.dismiss = weakref.finalize(self, _dismiss, pid, os.getpid(), requests, self.idle)
+
+    def supervisor(self) -> socket.socket:
+        """An idle supervisor's socket, or a new one's. Raises ConnectionError when the launcher is dead."""
+        while self.idle:
+            control = self.idle.pop()
+            with contextlib.suppress(BlockingIOError):  # nothing to read: it is alive and silent, as it should be
+                control.recv(1, socket.MSG_PEEK)
+                control.close()
+                continue
+            return control
+        control, theirs = socket.socketpair()
+        control.setblocking(False)
+        with theirs:
+            try:
+                socket.send_fds(self._requests, [b"+"], [theirs.fileno()])
+            except OSError:
+                control.close()
+                raise
+        return control
+
+
+def _dismiss(pid: int, owner: int, requests: socket.socket, idle: list[socket.socket]) -> None:
+    if os.getpid() != owner:
+        return  # a fork of the owner must not end what it inherited
+    for control in (requests, *idle):
+        with contextlib.suppress(OSError):
+            control.shutdown(socket.SHUT_RDWR)  # reaches the other end even when a fork holds a copy
+        control.close()
+    idle.clear()
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, 0)

@@ -1,0 +1,177 @@
+"""One command and everything it started, as the worker sees it: its end, its output, the proof that it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+
+from evalfleet import process_launcher
+from evalfleet.errors import InfrastructureError
+
+#: How long a killed tree may take to be gone: SIGKILL acts at once unless a process hangs inside the kernel.
+_DEATH_SECONDS = 5.0
+#: After its exit, a command whose background children hold its output gets this long for what is under way.
+_DRAIN_SECONDS = 0.1
+_READ_BYTES = 1 << 16
+_WRITE_BYTES = 1 << 20
+
+
+class Tree:
+    """A command and everything it started, seen through its supervisor's socket.
+
+    `exited` becomes the supervisor's report of the command's own end, None when there was none; `gone` is set
+    when no process of the tree is left.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        control: socket.socket,
+        output_limit: int,
+        on_gone: Callable[[Tree, socket.socket | None], None],
+    ) -> None:
+        self._loop = loop
+        self._control = control
+        self._on_gone = on_gone
+        self.stdout = Capture(loop, output_limit)
+        self.stderr = Capture(loop, output_limit)
+        self.exited: asyncio.Future[str | None] = loop.create_future()
+        self.gone: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(control, self._hear)
+
+    async def start(self, request: bytes, stdin: bytes | None) -> None:
+        """Hand the command and its streams to the supervisor; whether that worked shows in `exited`."""
+        with contextlib.ExitStack() as ours:
+            streams = [await _input_file(stdin), self.stdout.take_writer(), self.stderr.take_writer()]
+            for stream in streams:
+                ours.callback(os.close, stream)
+            with contextlib.suppress(ConnectionError):  # the supervisor is dead, as the end of its socket will tell
+                sent = socket.send_fds(self._control, [request], streams)
+                if sent < len(request):
+                    await self._loop.sock_sendall(self._control, request[sent:])
+
+    async def drain(self) -> None:
+        """Give output under way a moment to arrive when background children hold the pipes."""
+        if not self.gone.done():
+            await asyncio.wait((self.stdout.ended, self.stderr.ended), timeout=_DRAIN_SECONDS)
+
+    async def end(self) -> None:
+        """Kill what is left and wait for the proof that nothing is."""
+        if self.gone.done():
+            return
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_WR)
+        _, waiting = await asyncio.wait((self.gone,), timeout=_DEATH_SECONDS)
+        if waiting:
+            raise InfrastructureError(f"a process would not die within {_DEATH_SECONDS:g} s of SIGKILL")
+
+    def _hear(self) -> None:
+        try:
+            lines = self._control.recv(1024)
+        except ConnectionError:
+            lines = b""
+        for line in lines.decode().splitlines():
+            if line == process_launcher.GONE:
+                self._settle(reusable=True)
+            elif not self.exited.done():
+                self.exited.set_result(line)
+        if not lines:
+            self._settle(reusable=False)
+
+    def _settle(self, *, reusable: bool) -> None:
+        self._loop.remove_reader(self._control)
+        self.stdout.finish()
+        self.stderr.finish()
+        if not reusable:
+            self._control.close()
+        if not self.exited.done():
+            self.exited.set_result(None)
+        self.gone.set_result(None)
+        self._on_gone(self, self._control if reusable else None)
+
+
+async def _input_file(data: bytes | None) -> int:
+    """A descriptor that reads `data`; a file, since a pipe would need someone to feed it."""
+    if data is None:
+        return os.open(os.devnull, os.O_RDONLY)
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("stdin")
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest[:_WRITE_BYTES]) :]
+            await asyncio.sleep(0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+class Capture:
+    """Reads a pipe as output comes and keeps the head and the tail of it, together at most `limit` bytes."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int) -> None:
+        self._loop = loop
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        self._tail_limit = limit // 2
+        self._head_limit = limit - self._tail_limit
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.total = 0
+        self.ended: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self._reader, self._read)
+
+    def take_writer(self) -> int:
+        """The writing end, which the caller now has to close."""
+        writer, self._writer = self._writer, -1
+        return writer
+
+    def kept(self) -> bytes:
+        return bytes(self._head) + bytes(self._tail[max(0, len(self._tail) - self._tail_limit) :])
+
+    def finish(self) -> None:
+        """Take what has been written so far, and close."""
+        if self._writer >= 0:
+            os.close(self.take_writer())
+        while not self.ended.done() and self._read():
+            pass
+        self._close()
+
+    def _read(self) -> bool:
+        """Take a chunk; False when there is none at the moment."""
+        try:
+            chunk = os.read(self._reader, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not chunk:
+            self._close()
+            return False
+        self._keep(chunk)
+        return True
+
+    def _keep(self, chunk: bytes) -> None:
+        self.total += len(chunk)
+        room = self._head_limit - len(self._head)
+        if room > 0:
+            self._head += chunk[:room]
+            chunk = chunk[room:]
+        if chunk and self._tail_limit:
+            self._tail += chunk
+            if len(self._tail) > 2 * self._tail_limit + _READ_BYTES:
+                del self._tail[: len(self._tail) - self._tail_limit]
+
+    def _close(self) -> None:
+        if not self.ended.done():
+            self._loop.remove_reader(self._reader)
+            os.close(self._reader)
+            self.ended.set_result(None)
