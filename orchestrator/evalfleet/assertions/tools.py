@@ -1,0 +1,308 @@
+"""Matchers on operations and events, with a count, and the three-valued rules for counting them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from enum import Enum
+from typing import Any, Self
+
+from evalfleet.assertions.evidence import Occurrence
+from evalfleet.assertions.json_match import as_match
+from evalfleet.assertions.match import Match, evaluate_now, kleene_and
+from evalfleet.errors import AuthoringError
+from evalfleet.model.assertion import AssertionResult, Result
+from evalfleet.model.events import EVENT_TYPES, MISSING, Event, InputRequested, OperationKind, OperationStatus
+
+
+class Count(Enum):
+    AT_LEAST = "at_least"
+    EXACTLY = "exactly"
+    AT_MOST = "at_most"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantifier:
+    """How often a match must occur. `n` is 0 for never."""
+
+    count: Count = Count.AT_LEAST
+    n: int = 1
+
+    def decide(self, matched: int, incomplete: bool) -> Result:
+        """The answer for `matched` known matches; `incomplete` when there may be more."""
+        unless_complete = Result.UNAVAILABLE if incomplete else None
+        match self.count:
+            case Count.AT_LEAST:
+                return Result.MATCHED if matched >= self.n else unless_complete or Result.MISMATCHED
+            case Count.EXACTLY if matched <= self.n:
+                return unless_complete or (Result.MATCHED if matched == self.n else Result.MISMATCHED)
+            case _:
+                return Result.MISMATCHED if matched > self.n else unless_complete or Result.MATCHED
+
+    def describe(self) -> Any:
+        return "never" if self.count is Count.NEVER else {self.count.value: self.n}
+
+
+NEVER = Quantifier(Count.NEVER, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What one occurrence or event says: its result, and the reason when it can't be decided."""
+
+    result: Result
+    reason: str | None = None
+    evaluations: tuple[AssertionResult, ...] = ()
+
+
+MISMATCH = Candidate(Result.MISMATCHED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantified:
+    """A match that can be told how often it must occur; at least once when it is not told."""
+
+    quantifier: Quantifier | None = None
+
+    @property
+    def wanted(self) -> Quantifier:
+        return self.quantifier or Quantifier()
+
+    def exactly(self, n: int) -> Self:
+        return self._counted(Count.EXACTLY, n)
+
+    def at_least(self, n: int) -> Self:
+        return self._counted(Count.AT_LEAST, n)
+
+    def at_most(self, n: int) -> Self:
+        return self._counted(Count.AT_MOST, n)
+
+    def never(self) -> Self:
+        return self._set(NEVER)
+
+    def _counted(self, count: Count, n: Any) -> Self:
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise AuthoringError(f"{count.value} needs a whole number of at least 1, not {n!r}; for none use never()")
+        return self._set(Quantifier(count, n))
+
+    def _set(self, quantifier: Quantifier) -> Self:
+        if self.quantifier is not None:
+            raise AuthoringError(f"the count is already set to {self.quantifier.describe()}")
+        return replace(self, quantifier=quantifier)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolMatch(Quantified):
+    """Conditions on one and the same operation. `name` is compared with the raw name and the canonical class."""
+
+    name: str | Match | None = None
+    input: Match | None = None
+    output: Match | None = None
+    status: OperationStatus | None = None
+    kind: OperationKind = OperationKind.TOOL
+
+    def describe(self) -> Any:
+        parts: dict[str, Any] = {
+            "kind": self.kind.value,
+            "name": self.name.describe() if isinstance(self.name, Match) else self.name,
+            "input": self.input.describe() if self.input else None,
+            "output": self.output.describe() if self.output else None,
+            "status": self.status.value if self.status else None,
+        }
+        told = {key: part for key, part in parts.items() if part is not None}
+        return {**told, "count": self.wanted.describe()}
+
+    def candidate(self, found: Occurrence, gap: str | None) -> Candidate:
+        """What `found` says, where `gap` is why its finish may have been lost (None: nothing was lost).
+
+        Conditions on input and output are evaluated only for operations of that name and status.
+        """
+        if found.kind is not self.kind:
+            return MISMATCH
+        named = self._named(found)
+        if named.result is not Result.MATCHED:
+            return named
+        status = self._status(found, gap)
+        if status.result is Result.MISMATCHED:
+            return MISMATCH
+        conditions = (
+            status,
+            _material(self.input, found.input, "evidence:operation-input-missing"),
+            _material(self.output, found.output, "evidence:operation-output-missing"),
+        )
+        return _conjunction(conditions)
+
+    def _named(self, found: Occurrence) -> Candidate:
+        if self.name is None:
+            return Candidate(Result.MATCHED)
+        if isinstance(self.name, str):
+            return Candidate(Result.MATCHED) if self.name in (found.name, found.tool) else MISMATCH
+        return _material(self.name, found.name, "")
+
+    def _status(self, found: Occurrence, gap: str | None) -> Candidate:
+        if self.status is None:
+            return Candidate(Result.MATCHED)
+        if found.status is OperationStatus.PENDING and gap is not None:
+            return Candidate(Result.UNAVAILABLE, gap)
+        return Candidate(Result.MATCHED) if found.status is self.status else MISMATCH
+
+
+def tool_match(
+    name: str | Match | None = None,
+    *,
+    input: Any = None,
+    output: Any = None,
+    status: OperationStatus | str | None = None,
+) -> ToolMatch:
+    """Matches a tool call on which every given condition holds.
+
+    `name` is the raw upstream name or the canonical class; `input` and `output` are matchers or what
+    `json_match` takes; `status` is pending, completed, failed or rejected. At least one must be given.
+    """
+    return _operation_match(OperationKind.TOOL, name, input, output, status)
+
+
+def subagent_match(
+    name: str | Match | None = None, *, output: Any = None, status: OperationStatus | str | None = None
+) -> ToolMatch:
+    """Matches a sub-agent run on which every given condition holds; without any, every sub-agent run."""
+    return _operation_match(OperationKind.SUBAGENT, name, None, output, status)
+
+
+def _operation_match(kind: OperationKind, name: Any, input: Any, output: Any, status: Any) -> ToolMatch:
+    place = f"{kind.value}_match"
+    if kind is OperationKind.TOOL and name is None and input is None and output is None and status is None:
+        raise AuthoringError(f"{place} needs a name or at least one condition")
+    if isinstance(name, Match):
+        as_match(name, f"{place} name")
+    elif name is not None and (not isinstance(name, str) or not name):
+        raise AuthoringError(f"{place}: the name must be a text that is not empty, not {name!r}")
+    return ToolMatch(
+        name=name,
+        input=None if input is None else as_match(input, f"{place} input"),
+        output=None if output is None else as_match(output, f"{place} output"),
+        status=_operation_status(status, place),
+        kind=kind,
+    )
+
+
+def _operation_status(status: Any, place: str) -> OperationStatus | None:
+    if status is None:
+        return None
+    if status in tuple(OperationStatus):
+        return OperationStatus(status)
+    raise AuthoringError(f"{place}: status is one of {', '.join(OperationStatus)}, not {status!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventMatch(Quantified):
+    """Conditions on the fields of one event of one type."""
+
+    type: str
+    fields: tuple[tuple[str, Match], ...] = ()
+
+    def describe(self) -> Any:
+        conditions = {name: match.describe() for name, match in self.fields}
+        return {"type": self.type, **({"fields": conditions} if conditions else {}), "count": self.wanted.describe()}
+
+    def candidate(self, event: Event) -> Candidate:
+        """What `event` says; a field nobody reported can't be decided."""
+        if event.type != self.type:
+            return MISMATCH
+        reason = f"evidence:{self.type}-field-missing"
+        return _conjunction([_material(match, _field(event, name), reason) for name, match in self.fields])
+
+
+def event_match(type: str, **fields_: Any) -> EventMatch:
+    """Matches an event of `type` whose fields hold: `event_match("message", role="assistant", text=includes("x"))`.
+
+    A field takes a matcher or what `json_match` takes. User messages are events too.
+    """
+    event_type = EVENT_TYPES.get(type)
+    if event_type is None:
+        raise AuthoringError(f"event_match: no event type {type!r}; there are {', '.join(sorted(EVENT_TYPES))}")
+    known = [field.name for field in fields(event_type)]
+    for name in fields_:
+        if name not in known:
+            raise AuthoringError(f"event_match: {type} has no field {name!r}; it has {', '.join(known)}")
+    conditions = tuple((name, as_match(value, f"event_match {name}")) for name, value in fields_.items())
+    return EventMatch(type=type, fields=conditions)
+
+
+def _field(event: Event, name: str) -> Any:
+    if isinstance(event, InputRequested) and name == "options":
+        return [asdict(option) for option in event.options]
+    return getattr(event, name)
+
+
+def _material(match: Match | None, value: Any, missing: str) -> Candidate:
+    """A condition on what was reported: unavailable for what nobody reported."""
+    if match is None:
+        return Candidate(Result.MATCHED)
+    if value is MISSING:
+        return Candidate(Result.UNAVAILABLE, missing)
+    outcome = evaluate_now(match, value)
+    return Candidate(outcome.result, outcome.reason, (outcome,))
+
+
+def _conjunction(conditions: Sequence[Candidate]) -> Candidate:
+    result = kleene_and(condition.result for condition in conditions)
+    reason = next((condition.reason for condition in conditions if condition.result is result), None)
+    kept = tuple(outcome for condition in conditions for outcome in condition.evaluations)
+    return Candidate(result, reason if result in (Result.ERRORED, Result.UNAVAILABLE) else None, kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Candidates counted: known matches, undecidable ones, the first reason for that, and a broken matcher's."""
+
+    matched: int
+    undecided: int
+    reason: str | None
+    error: str | None
+
+
+def tally(candidates: Iterable[Candidate]) -> Tally:
+    matched = undecided = 0
+    reason = error = None
+    for candidate in candidates:
+        if candidate.result is Result.MATCHED:
+            matched += 1
+        elif candidate.result is Result.UNAVAILABLE:
+            undecided += 1
+            reason = reason or candidate.reason
+        elif candidate.result is Result.ERRORED:
+            error = error or candidate.reason
+    return Tally(matched, undecided, reason, error)
+
+
+def ordered(rows: Sequence[Sequence[Result]], allowed: frozenset[Result]) -> bool:
+    """Whether distinct candidates in order satisfy the matchers in order.
+
+    `rows[i][j]` is what matcher i says of candidate j; `allowed` are the results that count as a step.
+    """
+    cursor = 0
+    for row in rows:
+        cursor = next((at + 1 for at in range(cursor, len(row)) if row[at] in allowed), -1)
+        if cursor < 0:
+            return False
+    return True
+
+
+def as_tool_match(value: Any, place: str) -> ToolMatch:
+    """A tool match as it is, or the one that a tool's name means."""
+    if isinstance(value, str):
+        return tool_match(value)
+    if isinstance(value, ToolMatch):
+        return value
+    raise AuthoringError(f"{place} takes a tool's name or tool_match(...), not {type(value).__name__}")
+
+
+def as_event_match(value: Any, place: str) -> EventMatch:
+    """An event match as it is, or the one that an event's type means."""
+    if isinstance(value, str):
+        return event_match(value)
+    if isinstance(value, EventMatch):
+        return value
+    raise AuthoringError(f"{place} takes an event's type or event_match(...), not {type(value).__name__}")
