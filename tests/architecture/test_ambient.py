@@ -12,27 +12,30 @@ from fnmatch import fnmatch
 import pytest
 
 from tests.architecture.source import PACKAGES, ROOT, Source, product_sources
-from tests.architecture.test_imports import ENGINE, HOMES
+from tests.architecture.test_imports import ENGINE, HOMES, matches
 
-#: The launcher runs between fork and exec of what `processes.py` starts.
-PROCESSES = f"{ENGINE}/process*.py"
+#: Processes are started and waited for here; the launcher runs between fork and exec.
+PROCESSES = (f"{ENGINE}/process*.py",)
+#: Waiting for a foreign process in real time, on which no decision of ours depends.
+WAITING = (*PROCESSES, f"{ENGINE}/store/embedded.py", f"{ENGINE}/store/server.py")
+CLOCK = (f"{ENGINE}/clock.py",)
 
 #: What an expression ends in, where it may stand, and what to use instead.
 AMBIENT = {
-    "os.environ": (f"{ENGINE}/settings.py", "evalfleet.settings, or Secrets.resolve in an adapter"),
-    "os.getenv": (f"{ENGINE}/settings.py", "evalfleet.settings"),
-    "os.urandom": (f"{ENGINE}/randomness.py", "the Random port"),
+    "os.environ": ((f"{ENGINE}/settings.py",), "evalfleet.settings, or Secrets.resolve in an adapter"),
+    "os.getenv": ((f"{ENGINE}/settings.py",), "evalfleet.settings"),
+    "os.urandom": ((f"{ENGINE}/randomness.py",), "the Random port"),
     "os.fork": (PROCESSES, "the Spawner port"),
-    "os.system": (PROCESSES, "the Spawner port"),
-    "os.popen": (PROCESSES, "the Spawner port"),
+    "os.system": ((), "the Spawner port"),
+    "os.popen": ((), "the Spawner port"),
     "create_subprocess_exec": (PROCESSES, "the Spawner port"),
-    "create_subprocess_shell": (PROCESSES, "the Spawner port"),
-    "datetime.now": (f"{ENGINE}/clock.py", "the Clock port"),
-    "datetime.utcnow": (f"{ENGINE}/clock.py", "the Clock port"),
-    "datetime.today": (f"{ENGINE}/clock.py", "the Clock port"),
-    "date.today": (f"{ENGINE}/clock.py", "the Clock port"),
-    "asyncio.sleep": (f"{ENGINE}/clock.py", "Clock.sleep"),
-    "loop.time": (PROCESSES, "Clock.monotonic"),
+    "create_subprocess_shell": ((), "the Spawner port"),
+    "datetime.now": (CLOCK, "the Clock port"),
+    "datetime.utcnow": ((), "the Clock port"),
+    "datetime.today": ((), "the Clock port"),
+    "date.today": ((), "the Clock port"),
+    "asyncio.sleep": ((*CLOCK, *WAITING), "Clock.sleep"),
+    "loop.time": (WAITING, "Clock.monotonic"),
 }
 
 HEAVY = ("ray", "sqlalchemy", "scipy", "numpy", "pandas", "kubernetes", "pyarrow", "altair")
@@ -42,8 +45,8 @@ def ambient(source: Source) -> Iterator[str]:
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Attribute | ast.Name):
             text = ast.unparse(node)
-            for banned, (home, instead) in AMBIENT.items():
-                if (text == banned or text.endswith("." + banned)) and not fnmatch(source.path, home):
+            for banned, (homes, instead) in AMBIENT.items():
+                if (text == banned or text.endswith("." + banned)) and not matches(source.path, homes):
                     yield f"{source.path}:{node.lineno} uses {banned}; use {instead}"
 
 
