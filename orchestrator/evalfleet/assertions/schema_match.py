@@ -87,7 +87,7 @@ def matches(schema: Any) -> Match:
             f"matches takes a pydantic model, a type or a JSON Schema, not {type(schema).__name__}"
         ) from error
     model = cast("type[BaseModel]", schema) if _is_model(schema) else None
-    return MatchesType(str(getattr(schema, "__name__", None) or schema), adapter, model)
+    return MatchesType(schema.__name__ if isinstance(schema, type) else str(schema), adapter, model)
 
 
 def _is_model(schema: Any) -> bool:

@@ -1,0 +1,1 @@
+"""From recorded assertions to a verdict and a score."""
