@@ -18,7 +18,6 @@ _DEATH_SECONDS = 5.0
 #: After its exit, a command whose background children hold its output gets this long for what is under way.
 _DRAIN_SECONDS = 0.1
 _READ_BYTES = 1 << 16
-_WRITE_BYTES = 1 << 20
 
 
 class Tree:
@@ -47,7 +46,7 @@ class Tree:
     async def start(self, request: bytes, stdin: bytes | None) -> None:
         """Hand the command and its streams to the supervisor; whether that worked shows in `exited`."""
         with contextlib.ExitStack() as ours:
-            streams = [await _input_file(stdin), self.stdout.take_writer(), self.stderr.take_writer()]
+            streams = [_input_file(stdin), self.stdout.take_writer(), self.stderr.take_writer()]
             for stream in streams:
                 ours.callback(os.close, stream)
             with contextlib.suppress(ConnectionError):  # the supervisor is dead, as the end of its socket will tell
@@ -95,7 +94,7 @@ class Tree:
         self._on_gone(self, self._control if reusable else None)
 
 
-async def _input_file(data: bytes | None) -> int:
+def _input_file(data: bytes | None) -> int:
     """A descriptor that reads `data`; a file, since a pipe would need someone to feed it."""
     if data is None:
         return os.open(os.devnull, os.O_RDONLY)
@@ -107,8 +106,7 @@ async def _input_file(data: bytes | None) -> int:
     try:
         rest = memoryview(data)
         while rest:
-            rest = rest[os.write(descriptor, rest[:_WRITE_BYTES]) :]
-            await asyncio.sleep(0)
+            rest = rest[os.write(descriptor, rest) :]
         os.lseek(descriptor, 0, os.SEEK_SET)
     except BaseException:
         os.close(descriptor)

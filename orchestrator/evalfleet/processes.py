@@ -24,9 +24,7 @@ from evalfleet.process_tree import Tree
 _PR_SET_PDEATHSIG = 1
 _PARENT_POLL_SECONDS = 0.5
 
-#: What a launcher with a full inbox answers, and how long to wait then.
-_BUSY = (errno.EAGAIN, errno.ETOOMANYREFS)
-_BUSY_SECONDS = 0.005
+#: Supervisors kept for the next commands.
 _MAX_IDLE = 64
 
 
@@ -130,6 +128,7 @@ class SystemSpawner:
 
     def __init__(self) -> None:
         self._launcher: _Launcher | None = None
+        self._asking = asyncio.Lock()
         self._trees: dict[Tree, str | None] = {}
 
     async def run(self, command: Command, *, base_env: Mapping[str, str], group: str | None = None) -> CommandResult:
@@ -178,18 +177,17 @@ class SystemSpawner:
 
     async def _supervisor(self) -> socket.socket:
         """The socket of an idle supervisor, or of a new one."""
-        while True:
-            if self._launcher is None:
-                self._launcher = _Launcher()
-            try:
-                return self._launcher.supervisor()
-            except ConnectionError:  # someone killed it; the supervisors it made go on
-                self._launcher.dismiss()
-                self._launcher = None
-            except OSError as error:
-                if error.errno not in _BUSY:
-                    raise
-                await asyncio.sleep(_BUSY_SECONDS)
+        async with self._asking:
+            while True:
+                if self._launcher is None:
+                    self._launcher = _Launcher()
+                try:
+                    return self._launcher.supervisor()
+                except BlockingIOError:  # hundreds are being made
+                    await self._launcher.writable()
+                except ConnectionError:  # someone killed it; the supervisors it made go on
+                    self._launcher.dismiss()
+                    self._launcher = None
 
     def _forget(self, tree: Tree, supervisor: socket.socket | None) -> None:
         del self._trees[tree]
@@ -239,7 +237,10 @@ class _Launcher:
         self.dismiss = weakref.finalize(self, _dismiss, pid, os.getpid(), requests, self.idle)
 
     def supervisor(self) -> socket.socket:
-        """An idle supervisor's socket, or a new one's. Raises ConnectionError when the launcher is dead."""
+        """An idle supervisor's socket, or a new one's.
+
+        Raises BlockingIOError when the launcher can't take another request yet, ConnectionError when it is dead.
+        """
         while self.idle:
             control = self.idle.pop()
             with contextlib.suppress(BlockingIOError):  # nothing to read: it is alive and silent, as it should be
@@ -256,6 +257,16 @@ class _Launcher:
                 control.close()
                 raise
         return control
+
+    async def writable(self) -> None:
+        """Wait until the launcher can take another request; for one caller at a time."""
+        loop = asyncio.get_running_loop()
+        ready = loop.create_future()
+        loop.add_writer(self._requests, ready.set_result, None)
+        try:
+            await ready
+        finally:
+            loop.remove_writer(self._requests)
 
 
 def _dismiss(pid: int, owner: int, requests: socket.socket, idle: list[socket.socket]) -> None:
