@@ -92,7 +92,8 @@ class AttemptWrite:
 class SettleWithout:
     """A case decided without a sealed attempt: blocked, carried, not needed, or errored by quarantine.
 
-    A quarantined case names the lost attempt that decides it (`how` is `attempt`); the others name none.
+    A quarantined case names the attempt that decides it (`how` is `attempt`), whose row says why when `kind` is
+    None; the others name none.
     """
 
     case: int
@@ -150,8 +151,9 @@ class Committed:
 class PendingCase:
     """An unsettled case as the coordinator's window reads it.
 
-    `attempts` counts its errored attempts, `crashes` interrupted ones blamed on it, `lost` the other
-    interrupted ones; `last_attempt` is the latest of all of them.
+    `attempts` counts its errored attempts, `crashes` interrupted ones blamed on it and errored ones with code
+    WORKER_CRASHED, `lost` the other interrupted ones; `last_attempt` is the latest of all of them. Attempts from
+    before the case was last reopened do not count.
     """
 
     case: Case

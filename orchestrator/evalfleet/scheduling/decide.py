@@ -111,9 +111,7 @@ def _load(state: RunState) -> list[Decision]:
 def _finish(state: RunState) -> list[Decision]:
     if state.adopting or state.inflight is not None or state.buffer:
         return []
-    if any(worker.reachable and (worker.busy or worker.leases or worker.durable) for worker in state.workers.values()):
-        return []
-    if state.leased:
+    if state.leased or any(_holds_something(worker) for worker in state.workers.values()):
         return []
     if state.stopping is not None:
         state.over = True
@@ -122,6 +120,10 @@ def _finish(state: RunState) -> list[Decision]:
         return []
     state.over = True
     return [Finish(RunStatus.COMPLETED, None)]
+
+
+def _holds_something(worker: WorkerView) -> bool:
+    return worker.reachable and not worker.gone and (worker.busy or bool(worker.durable))
 
 
 def _replies(state: RunState, now: float) -> list[Decision]:

@@ -12,7 +12,7 @@ def exchanged(state: RunState, request: ExchangeRequest, now: float) -> list[Dec
     """Take in one worker's whole present state; an overtaken call is answered empty and changes nothing."""
     worker = state.worker(request.worker, now)
     empty = ExchangeReply(state.epoch)
-    if request.seq <= worker.seq:
+    if request.seq <= worker.seq or worker.gone:
         return [Reply(worker.id, request.seq, empty)]
     overtaken: list[Decision] = [Reply(worker.id, worker.poll, empty)] if worker.poll is not None else []
     worker.seq, worker.poll, worker.poll_since, worker.heard_at = request.seq, request.seq, now, now

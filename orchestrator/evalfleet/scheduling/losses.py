@@ -10,10 +10,11 @@ from evalfleet.scheduling.events import Departure, WorkerGone
 from evalfleet.scheduling.state import Lease, OpenCase, Phase, RunState, WorkerView
 
 RECONCILE = "EXTERNAL_WRITE_RESUME_REQUIRES_RECONCILIATION"
+CRASHED = "WORKER_CRASHED"
 
 #: Why a worker's leases ended: kind, code, and whether the cases are suspected of it.
 _LOSSES: dict[Departure, tuple[FailureKind, str, bool]] = {
-    Departure.CRASHED: (FailureKind.WORKER, "WORKER_CRASHED", True),
+    Departure.CRASHED: (FailureKind.WORKER, CRASHED, True),
     Departure.KILLED: (FailureKind.WORKER, "WORKER_STALLED", True),
     Departure.OUT_OF_MEMORY: (FailureKind.WORKER, "WORKER_OOM", False),
     Departure.DRAINED: (FailureKind.INFRASTRUCTURE, "WORKER_DRAINED", False),
@@ -25,7 +26,7 @@ def worker_gone(state: RunState, event: WorkerGone, now: float) -> None:
     if state.roster is not None:
         state.roster -= {event.worker}
     worker = state.workers.get(event.worker)
-    if worker is None:
+    if worker is None or worker.gone:
         return
     worker.poll = None
     if event.how is Departure.UNREACHABLE:
@@ -34,7 +35,8 @@ def worker_gone(state: RunState, event: WorkerGone, now: float) -> None:
     kind, code, blamed = _LOSSES[Departure.KILLED if worker.killed else event.how]
     for lease in list(worker.leases.values()):
         lose(state, lease, kind, code, blamed=blamed)
-    del state.workers[worker.id]
+    # The view stays, so that a late message of the dead worker is known for what it is.
+    worker.gone, worker.busy = True, False
 
 
 def lose(state: RunState, lease: Lease, kind: FailureKind, code: str, *, blamed: bool) -> None:
@@ -69,9 +71,13 @@ def after_loss(state: RunState, case: OpenCase, attempt: int, kind: FailureKind,
         grants.make_ready(state, case)
 
 
-def quarantine(state: RunState, case: OpenCase, kind: FailureKind, code: str) -> bool:
-    """Settle a case as errored when it lost too many attempts; False when it may be tried again."""
-    if case.crashes < state.policy.crash_limit and case.lost < state.policy.loss_limit:
+def quarantine(state: RunState, case: OpenCase, kind: FailureKind | None, code: str | None) -> bool:
+    """Settle a case as errored when it spent its attempts; False when it may be tried again.
+
+    Without `kind` and `code` the row of its last attempt says why.
+    """
+    policy = state.policy
+    if case.crashes < policy.crash_limit and case.lost < policy.loss_limit and case.attempts < policy.max_attempts:
         return False
     lost = SettleWithout(case.ordinal, Settlement.ATTEMPT, Verdict.ERRORED, kind, code, case.last_attempt)
     decide_without(state, case, lost)
@@ -92,7 +98,8 @@ def expire(state: RunState, now: float) -> None:
             continue
         for lease in list(worker.leases.values()):
             lose(state, lease, FailureKind.INFRASTRUCTURE, "LEASE_EXPIRED", blamed=False)
-        del state.workers[worker.id]
+        worker.busy = False
+        worker.durable.clear()
 
 
 def shift(state: RunState, gap: float) -> None:

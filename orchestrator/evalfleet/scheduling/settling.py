@@ -52,8 +52,8 @@ def settles(state: RunState, case: OpenCase, seal: SealedAttempt) -> bool:
         return False
     if case.external:
         return True
-    if seal.code == "WORKER_CRASHED":
-        return case.crashes + case.attempts + 1 >= state.policy.crash_limit
+    if seal.code == losses.CRASHED and case.crashes + 1 >= state.policy.crash_limit:
+        return True
     return seal.kind not in state.policy.retry_on or case.attempts + 1 >= state.policy.max_attempts
 
 
@@ -110,6 +110,7 @@ def _retry(state: RunState, case: OpenCase, seal: SealedAttempt, now: float, *, 
     if inserted and case.pending is not None:
         if seal.outcome is Outcome.ERRORED:
             case.attempts += 1
+            case.crashes += seal.code == losses.CRASHED
         else:
             case.lost += 1
     if case.pending is None or state.stopping is not None:
@@ -222,7 +223,7 @@ def _take_in(state: RunState, pending: PendingCase) -> None:
     case.lost += pending.lost
     case.last_attempt = case.last_attempt or pending.last_attempt
     if case.phase is Phase.UNREAD:
-        if not losses.quarantine(state, case, FailureKind.WORKER, "WORKER_CRASHED"):
+        if not losses.quarantine(state, case, None, None):
             grants.make_ready(state, case)
     elif case.lease is not None:
         arm = pending.case.arm

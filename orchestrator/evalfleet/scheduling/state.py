@@ -141,6 +141,7 @@ class WorkerView:
     busy: bool = False
     reachable: bool = True
     killed: bool = False
+    gone: bool = False
     leases: dict[int, Lease] = field(default_factory=dict[int, Lease])
     durable: set[int] = field(default_factory=set[int])
     acks: list[int] = field(default_factory=list[int])

@@ -1,0 +1,138 @@
+"""The record store of the simulation: claims, fenced commits, pages, and what a failover may lose."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+
+from evalfleet.model.case import Case
+from evalfleet.model.ids import attempt_epoch
+from evalfleet.model.record import (
+    Claim,
+    CommitBatch,
+    Committed,
+    IntentKind,
+    OpenIntent,
+    PendingCase,
+)
+from evalfleet.model.verdict import Outcome
+
+
+@dataclass
+class Row:
+    attempt: int
+    case: int
+    outcome: Outcome
+    blamed: bool = False
+    cost: float = 0.0
+    crashed: bool = False
+
+
+@dataclass
+class Tables:
+    epoch: int = 0
+    commit_seq: int = 0
+    holder: str | None = None
+    beat: float = -1e9
+    finished: str | None = None
+    attempts: dict[int, Row] = field(default_factory=dict)
+    settlements: dict[int, int | None] = field(default_factory=dict)
+    intents: dict[int, OpenIntent] = field(default_factory=dict)
+
+
+class SimStore:
+    """One run's rows. `commit` is called at the instant the transaction takes effect."""
+
+    def __init__(self, cases: list[Case]) -> None:
+        self.cases = cases
+        self.tables = Tables()
+        self.history: list[tuple[float, Tables]] = []
+        self.down_until = 0.0
+        self.claims: list[tuple[int, str]] = []
+
+    def claim(self, me: str, now: float, *, takeover: bool) -> Claim | None:
+        t = self.tables
+        free = t.holder is None or t.holder == me or (takeover and t.beat < now - 15)
+        if not free or t.finished:
+            return None
+        t.epoch += 1
+        t.holder, t.beat = me, now
+        self.claims.append((t.epoch, me))
+        errored = sum(1 for a in t.settlements.values() if a is not None and t.attempts[a].outcome is Outcome.ERRORED)
+        return Claim(
+            run_key=1,
+            epoch=t.epoch,
+            commit_seq=t.commit_seq,
+            total=len(self.cases),
+            settled=len(t.settlements),
+            failures=errored,
+            spent_usd=self.spent(),
+            open_intents=tuple(i for i in t.intents.values() if attempt_epoch(i.attempt) < t.epoch),
+        )
+
+    def spent(self) -> float:
+        return sum(row.cost for row in self.tables.attempts.values())
+
+    def holds(self, epoch: int) -> bool:
+        return self.tables.epoch == epoch
+
+    def commit(self, batch: CommitBatch, epoch: int, now: float) -> Committed:
+        self.history.append((now, copy.deepcopy(self.tables)))
+        del self.history[:-4]
+        t = self.tables
+        t.commit_seq += 1
+        t.beat = now
+        inserted, settled, settled_cases = set[int](), set[int](), set[int]()
+        for lost in batch.lost:
+            t.attempts.setdefault(
+                lost.attempt, Row(lost.attempt, lost.case, Outcome.INTERRUPTED, blamed=lost.blamed)
+            )
+            t.intents.pop(lost.attempt, None)
+        for write in batch.attempts:
+            seal = write.sealed
+            if seal.attempt in t.attempts:
+                continue
+            inserted.add(seal.attempt)
+            row = Row(seal.attempt, seal.case, seal.outcome, cost=seal.cost_usd or 0.0)
+            row.crashed = seal.code == "WORKER_CRASHED"
+            t.attempts[seal.attempt] = row
+            if write.settles and seal.case not in t.settlements:
+                t.settlements[seal.case] = seal.attempt
+                settled.add(seal.attempt)
+            elif write.settles:
+                row.outcome = Outcome.SUPERSEDED
+        for without in batch.settled:
+            if without.case not in t.settlements:
+                t.settlements[without.case] = None
+                settled_cases.add(without.case)
+        for intent in batch.intents:
+            t.intents[intent.attempt] = OpenIntent(intent.attempt, intent.case, intent.worker, intent.kind, now)
+        for attempt in batch.closed_intents:
+            t.intents.pop(attempt, None)
+        return Committed(t.commit_seq, epoch, frozenset(inserted), frozenset(settled), frozenset(settled_cases))
+
+    def page(self, after: int, limit: int) -> tuple[tuple[PendingCase, ...], bool]:
+        open_cases = [c for c in self.cases if c.ordinal > after and c.ordinal not in self.tables.settlements]
+        chosen = tuple(self._pending(case) for case in open_cases[:limit])
+        return chosen, len(open_cases) <= limit
+
+    def _pending(self, case: Case) -> PendingCase:
+        rows = [row for row in self.tables.attempts.values() if row.case == case.ordinal]
+        return PendingCase(
+            case,
+            attempts=sum(1 for row in rows if row.outcome is Outcome.ERRORED),
+            crashes=sum(1 for row in rows if row.blamed or row.crashed),
+            lost=sum(1 for row in rows if row.outcome is Outcome.INTERRUPTED and not row.blamed),
+            last_attempt=max((row.attempt for row in rows), default=None),
+        )
+
+    def fail_over(self, now: float) -> bool:
+        """Lose the last commit, as an asynchronous standby may; False when none is recent enough."""
+        if not self.history or now - self.history[-1][0] > 2 or self.tables.finished:
+            return False
+        self.tables = self.history.pop()[1]
+        return True
+
+
+def is_external(intent: OpenIntent) -> bool:
+    return intent.kind is IntentKind.EXTERNAL

@@ -1,0 +1,642 @@
+"""Coordinator, workers, store and network in virtual time. One seed is one schedule of faults.
+
+The product's `decide` and `WorkerState` run unchanged; this file is only the world around them, and the
+invariants it checks. A broken one raises `Violation`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from evalfleet.errors import FailureKind
+from evalfleet.model.case import Case
+from evalfleet.model.record import EncodedRows, SealedAttempt
+from evalfleet.model.verdict import Outcome, RunStatus, Style, Verdict
+from evalfleet.scheduling import decide as decide_module
+from evalfleet.scheduling.events import (
+    CommitDone,
+    Departure,
+    EpochConfirmed,
+    Event,
+    Exchanged,
+    FencedOff,
+    Finish,
+    KillWorker,
+    Leave,
+    LoadPage,
+    PageRead,
+    Reply,
+    Roster,
+    StopAsked,
+    Tick,
+    WorkerGone,
+    Write,
+)
+from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, Grant
+from evalfleet.scheduling.state import Adoption, RunPolicy, RunState, begin
+from evalfleet.scheduling.worker_state import Contact, WorkerState
+from tests.simulation.store import SimStore
+
+HOLD = 5.0
+
+
+class Violation(AssertionError):
+    """An invariant of the protocol does not hold."""
+
+
+@dataclass
+class Agent:
+    """How one case behaves when it is executed."""
+
+    seconds: float
+    errors: int = 0
+    crashes: bool = False
+    starts: int = 0
+
+
+@dataclass
+class WorkerProcess:
+    """A worker: the product's state machine, its running attempts, and whether it is alive or paused."""
+
+    state: WorkerState
+    generation: int
+    alive: bool = True
+    paused_until: float = 0.0
+    cut_until: float = 0.0
+    was_silent: bool = False
+    running: dict[int, Grant] = field(default_factory=dict)
+    outstanding: int | None = None
+    flush_due: bool = False
+    deferred: list[Callable[[], None]] = field(default_factory=list)
+
+
+@dataclass
+class CoordinatorProcess:
+    """A coordinator: the product's state, alive or paused, with what waits for it meanwhile."""
+
+    holder: str
+    generation: int
+    state: RunState | None = None
+    epoch: int = 0
+    paused_until: float = 0.0
+    waiting: list[Event] = field(default_factory=list)
+    incarnation: int = 0
+    ended: bool = False
+    seq: int = 0
+    kept: list[tuple[float, Any]] = field(default_factory=list)
+    highest: dict[str, int] = field(default_factory=dict)
+    failed_over: bool = False
+    replayed: bool = False
+
+
+class World:
+    """One simulated run. `run()` returns when it has finished, or raises Violation."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.now = 0.0
+        self.heap: list[tuple[float, int, Callable[[], None]]] = []
+        self.order = itertools.count()
+        count = self.random.randint(4, 36)
+        arms = ["a", "b"][: self.random.randint(1, 2)]
+        self.cases = [self._case(i, arms) for i in range(count)]
+        self.agents = [self._agent() for _ in self.cases]
+        self.store = SimStore(self.cases)
+        self.policy = RunPolicy(
+            concurrency=self.random.choice([2, 5, 100]),
+            per_arm={"a": self.random.choice([1, 3])} if self.random.random() < 0.3 else {},
+            page_size=self.random.choice([3, 8, 2000]),
+            max_attempts=3,
+            attempt_timeout=60.0,
+        )
+        self.lanes = self.random.randint(1, 4)
+        self.workers: dict[str, WorkerProcess] = {}
+        self.coordinator: CoordinatorProcess | None = None
+        self.retired: list[CoordinatorProcess] = []
+        self.generation = 0
+        self.names = itertools.count()
+        self.drop = self.random.choice([0.0, 0.0, 0.02, 0.1])
+        self.repeat = self.random.choice([0.0, 0.0, 0.05])
+        self.slow = self.random.choice([0.0, 0.1])
+        self.started: dict[int, str] = {}
+        self.dropped: dict[int, tuple[int, Outcome, bool]] = {}
+        self.calm_after = 150.0
+
+    def _case(self, ordinal: int, arms: list[str]) -> Case:
+        return Case(
+            ordinal=ordinal,
+            arm=self.random.choice(arms),
+            eval_id=f"e/{ordinal:04d}",
+            definition="e",
+            style=Style.PASS,
+            repetition=0,
+            content=str(ordinal),
+            fingerprint=None,
+            external=self.random.random() < 0.15,
+        )
+
+    def _agent(self) -> Agent:
+        roll = self.random.random()
+        seconds = self.random.choice([0.01, 0.5, 3.0, 12.0, 25.0]) * self.random.uniform(0.5, 1.5)
+        if roll < 0.1:
+            return Agent(seconds, crashes=True)
+        return Agent(seconds, errors=1 if roll < 0.25 else 0)
+
+    # --- time and the network ---------------------------------------------------------------------------------
+
+    def after(self, delay: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self.heap, (self.now + delay, next(self.order), action))
+
+    def send(self, worker: WorkerProcess, action: Callable[[], None]) -> None:
+        """Carry a message between a worker and its coordinator: late, twice or never."""
+        if self.now < worker.cut_until or (self.now < self.calm_after and self.random.random() < self.drop):
+            return
+        delay = self.random.uniform(0.001, 0.02)
+        if self.random.random() < self.slow:
+            delay += self.random.uniform(0, 3)
+        self.after(delay, action)
+        if self.random.random() < self.repeat:
+            self.after(delay + self.random.uniform(0, 4), action)
+
+    # --- running ----------------------------------------------------------------------------------------------
+
+    def run(self, limit: float = 3000.0) -> None:
+        self.launch_driver(takeover=False)
+        for _ in range(self.random.randint(0, 6)):
+            self.after(self.random.uniform(0, 100), self.random.choice(self._faults()))
+        while self.store.tables.finished is None:
+            if not self.heap:
+                raise Violation("nothing is left to happen and the run has not ended")
+            self.now, _, action = heapq.heappop(self.heap)
+            if self.now > limit:
+                raise Violation(f"the run has not ended after {limit} s")
+            action()
+        self.check_end()
+
+    def _faults(self) -> list[Callable[[], None]]:
+        return [
+            self.crash_worker,
+            self.pause_worker,
+            self.cut_worker,
+            self.crash_coordinator,
+            self.pause_coordinator,
+            self.kill_driver,
+            self.stop_store,
+            self.fail_over,
+        ]
+
+    def launch_driver(self, *, takeover: bool) -> None:
+        """A driver starts a coordinator and workers; a second driver takes the run over."""
+        if self.store.tables.finished is not None:
+            return
+        process = CoordinatorProcess(holder=f"driver-{self.generation}", generation=self.generation)
+        if not self.claim(process, takeover=takeover, adoption=Adoption.LEASE if takeover else Adoption.NONE):
+            self.after(5.0, lambda: self.launch_driver(takeover=takeover))
+            return
+        if self.coordinator is not None:
+            self.retired.append(self.coordinator)
+        self.coordinator = process
+        generation, self.generation = self.generation, self.generation + 1
+        for _ in range(self.random.randint(1, 3)):
+            self.add_worker(generation)
+        self.roster(process, process.incarnation)
+
+    def claim(self, process: CoordinatorProcess, *, takeover: bool, adoption: Adoption) -> bool:
+        claim = self.store.claim(process.holder, self.now, takeover=takeover)
+        if claim is None:
+            return False
+        newest = max((p.generation for p in [*self.retired, self.coordinator] if p is not None), default=-1)
+        if process.generation < newest:
+            raise Violation("a restarted coordinator took over the run of a newer one")
+        process.state = begin(claim, self.policy, self.now, self.now, adoption=adoption)
+        process.epoch, process.seq = claim.epoch, claim.commit_seq
+        process.kept, process.highest, process.waiting = [], {}, []
+        process.incarnation += 1
+        self.tick(process, process.incarnation)
+        self.beat(process, process.incarnation)
+        return True
+
+    def add_worker(self, generation: int) -> None:
+        name = f"w{next(self.names)}"
+        worker = WorkerProcess(WorkerState(name, self.lanes, self.policy.lease_ttl, self.now), generation)
+        self.workers[name] = worker
+        self.exchange(worker)
+        self.watch_contact(worker)
+
+    def coordinator_of(self, worker: WorkerProcess) -> CoordinatorProcess | None:
+        for process in (self.coordinator, *self.retired):
+            if process is not None and process.generation == worker.generation:
+                return process
+        return None
+
+    def _alive(self, process: CoordinatorProcess, incarnation: int) -> bool:
+        return process.incarnation == incarnation and process.state is not None and not process.ended
+
+    def tick(self, process: CoordinatorProcess, incarnation: int) -> None:
+        if not self._alive(process, incarnation):
+            return
+        if self.now < process.paused_until:
+            self.after(process.paused_until - self.now, lambda: self.tick(process, incarnation))
+            return
+        self.deliver(process, Tick())
+        self.after(self.policy.tick, lambda: self.tick(process, incarnation))
+
+    def beat(self, process: CoordinatorProcess, incarnation: int) -> None:
+        if not self._alive(process, incarnation):
+            return
+        if self.now >= process.paused_until and self.now >= self.store.down_until:
+            if self.store.holds(process.epoch):
+                self.store.tables.beat = self.now
+                self.deliver(process, EpochConfirmed())
+            else:
+                self.deliver(process, FencedOff())
+        self.after(2.0, lambda: self.beat(process, incarnation))
+
+    def roster(self, process: CoordinatorProcess, incarnation: int) -> None:
+        if not self._alive(process, incarnation):
+            return
+        names = tuple(n for n, w in self.workers.items() if w.alive and w.generation == process.generation)
+        self.deliver(process, Roster(names))
+        self.after(1.0, lambda: self.roster(process, incarnation))
+
+    # --- the coordinator's shell ------------------------------------------------------------------------------
+
+    def deliver(self, process: CoordinatorProcess, event: Event) -> None:
+        if process.state is None or process.ended:
+            return
+        if self.now < process.paused_until:
+            process.waiting.append(event)
+            return
+        if process.waiting:
+            waiting, process.waiting = process.waiting, []
+            self.random.shuffle(waiting)
+            for earlier in waiting:
+                self._decide(process, earlier)
+        self._decide(process, event)
+
+    def _decide(self, process: CoordinatorProcess, event: Event) -> None:
+        if process.state is None or process.ended:
+            return
+        if isinstance(event, Exchanged):
+            request = event.request
+            process.highest[request.worker] = max(process.highest.get(request.worker, -1), request.seq)
+            if not self.workers[request.worker].alive:
+                # Watching the handle of a dead actor fails at once.
+                gone = WorkerGone(request.worker, Departure.CRASHED)
+                self.after(0.02, lambda: self.deliver(process, gone))
+        for decision in decide_module.decide(process.state, event, self.now):
+            match decision:
+                case Reply():
+                    self.reply(process, decision)
+                case Write():
+                    self.write(process, decision.batch, process.incarnation)
+                case LoadPage():
+                    self.load(process, decision, process.incarnation)
+                case KillWorker():
+                    self.end_worker(decision.worker)
+                case Finish():
+                    self.finish(process, decision)
+                case Leave():
+                    process.ended, process.state = True, None
+                    return
+        self.check_limits(process)
+
+    def reply(self, process: CoordinatorProcess, decision: Reply) -> None:
+        worker = self.workers[decision.worker]
+        if decision.reply.grants and decision.seq < process.highest.get(decision.worker, -1):
+            raise Violation("a grant was put into the reply to an overtaken poll")
+        if decision.reply.grants and not self.store.holds(process.epoch):
+            if self.now - self.store.tables.beat > self.policy.lease_ttl / 2:
+                raise Violation("a fenced coordinator granted a lease")
+        self.send(worker, lambda: self.receive(worker, decision.seq, decision.reply))
+
+    def write(self, process: CoordinatorProcess, batch: Any, incarnation: int) -> None:
+        if self.now < self.store.down_until:
+            self.after(0.5, lambda: self.write(process, batch, incarnation))
+            return
+        if not self.store_accepts(process):
+            self.after(0.01, lambda: self.deliver(process, FencedOff()))
+            return
+        self.after(self.random.uniform(0.001, 0.05), lambda: self.apply(process, batch, incarnation))
+
+    def store_accepts(self, process: CoordinatorProcess) -> bool:
+        """The check at the start of a transaction; the one that counts is at its end."""
+        return self.store.holds(process.epoch) or process.failed_over
+
+    def apply(self, process: CoordinatorProcess, batch: Any, incarnation: int) -> None:
+        if self.now < self.store.down_until:
+            self.write(process, batch, incarnation)
+            return
+        if process.failed_over and self._alive(process, incarnation):
+            self.replay(process)
+        if not self.fence(process):
+            self.deliver(process, FencedOff())
+            return
+        result = self.store.commit(batch, process.epoch, self.now)
+        process.seq = result.commit_seq
+        process.kept = [(t, b) for t, b in process.kept if self.now - t < 60] + [(self.now, batch)]
+        if self._alive(process, incarnation):
+            self.after(self.random.uniform(0.001, 0.02), lambda: self._hand_back(process, incarnation, result))
+
+    def fence(self, process: CoordinatorProcess) -> bool:
+        return self.store.holds(process.epoch)
+
+    def _hand_back(self, process: CoordinatorProcess, incarnation: int, result: Any) -> None:
+        if self._alive(process, incarnation):
+            self.deliver(process, CommitDone(result))
+
+    def replay(self, process: CoordinatorProcess) -> None:
+        """The recorder saw an older commit number after a reconnect: claim anew and repeat what it kept."""
+        process.failed_over, process.replayed = False, True
+        if self.store.tables.holder != process.holder or self.store.tables.epoch > process.epoch:
+            return
+        process.epoch = max(self.store.tables.epoch, process.epoch) + 1
+        self.store.tables.epoch = process.epoch
+        for _, batch in process.kept:
+            self.store.commit(batch, process.epoch, self.now)
+
+    def load(self, process: CoordinatorProcess, decision: LoadPage, incarnation: int) -> None:
+        def read() -> None:
+            if self.now < self.store.down_until:
+                self.after(0.5, read)
+                return
+            cases, last = self.store.page(decision.after, decision.limit)
+            if self._alive(process, incarnation):
+                self.deliver(process, PageRead(cases, last))
+
+        self.after(self.random.uniform(0.001, 0.03), read)
+
+    def finish(self, process: CoordinatorProcess, decision: Finish) -> None:
+        if not self.store.holds(process.epoch):
+            process.ended, process.state = True, None
+            return
+        for worker in self.workers.values():
+            if worker.alive and worker.generation == process.generation and not worker.was_silent:
+                if worker.state.sealed or worker.running:
+                    raise Violation("the run finished while a worker held a sealed attempt")
+        spent = process.state.spent_usd if process.state is not None else 0.0
+        if abs(spent - self.store.spent()) > 1e-9 and not process.replayed:
+            raise Violation(f"cost counted {spent}, recorded {self.store.spent()}")
+        self.store.tables.finished = decision.status.value
+
+    # --- workers ----------------------------------------------------------------------------------------------
+
+    def defer(self, worker: WorkerProcess, action: Callable[[], None]) -> bool:
+        """Keep an action for the time after the worker's pause."""
+        if self.now < worker.paused_until:
+            self.after(worker.paused_until - self.now + 0.001, action)
+            return True
+        return False
+
+    def exchange(self, worker: WorkerProcess) -> None:
+        if not worker.alive or worker.state.stopped or self.defer(worker, lambda: self.exchange(worker)):
+            return
+        worker.flush_due = False
+        request = worker.state.request()
+        worker.outstanding = request.seq
+        self.send(worker, lambda: self.arrive(worker, request))
+        self.after(HOLD + 10, lambda: self.time_out(worker, request.seq))
+
+    def time_out(self, worker: WorkerProcess, seq: int) -> None:
+        if worker.outstanding == seq:
+            self.exchange(worker)
+
+    def arrive(self, worker: WorkerProcess, request: ExchangeRequest) -> None:
+        process = self.coordinator_of(worker)
+        if process is not None and process.state is not None:
+            self.deliver(process, Exchanged(request))
+        elif process is not None and worker.outstanding == request.seq:
+            self.after(0.2, lambda: self.time_out(worker, request.seq))
+
+    def receive(self, worker: WorkerProcess, seq: int, reply: ExchangeReply) -> None:
+        if not worker.alive or self.defer(worker, lambda: self.receive(worker, seq, reply)):
+            return
+        if self.check_contact(worker) is Contact.LOST and not reply.acks and not reply.grants:
+            pass
+        before = dict(worker.state.sealed)
+        grants, commands = worker.state.receive(seq, reply, self.now)
+        for attempt, seal in before.items():
+            if attempt not in worker.state.sealed:
+                self.dropped[attempt] = (seal.case, seal.outcome, worker.was_silent)
+                if attempt not in self.store.tables.attempts and not self.lossy():
+                    raise Violation(f"attempt {attempt:#x} was acknowledged before it was durable")
+        for grant in grants:
+            self.start(worker, grant)
+        for command in commands:
+            if command.kind is CommandKind.CANCEL and command.attempt in worker.running:
+                self.seal(worker, command.attempt, Outcome.CANCELLED)
+        if worker.outstanding == seq:
+            worker.outstanding = None
+            self.exchange(worker)
+
+    def lossy(self) -> bool:
+        process = self.coordinator
+        return process is not None and process.failed_over
+
+    def start(self, worker: WorkerProcess, grant: Grant) -> None:
+        self.check_start(worker, grant)
+        worker.running[grant.attempt] = grant
+        agent = self.agents[grant.case.ordinal]
+        agent.starts += 1
+        attempt = grant.attempt
+
+        def end() -> None:
+            if not worker.alive or attempt not in worker.running:
+                return
+            if self.defer(worker, end) or self.check_contact(worker) is Contact.LOST:
+                return
+            if agent.crashes and not grant.isolated:
+                self.end_worker(worker.state.id)
+            elif agent.crashes:
+                self.seal(worker, attempt, Outcome.ERRORED, FailureKind.WORKER, "WORKER_CRASHED")
+            elif agent.errors > 0:
+                agent.errors -= 1
+                self.seal(worker, attempt, Outcome.ERRORED, FailureKind.PROVIDER, "PROVIDER_DOWN")
+            else:
+                self.seal(worker, attempt, Outcome.COMPLETED)
+
+        self.after(agent.seconds, end)
+
+    def seal(
+        self,
+        worker: WorkerProcess,
+        attempt: int,
+        outcome: Outcome,
+        kind: FailureKind | None = None,
+        code: str | None = None,
+    ) -> None:
+        grant = worker.running.pop(attempt)
+        verdict = Verdict.PASSED if outcome is Outcome.COMPLETED else Verdict.ERRORED
+        worker.state.seal(
+            SealedAttempt(
+                attempt, grant.case.ordinal, outcome, verdict, EncodedRows(b"x" * 100), kind, code, cost_usd=1.0
+            )
+        )
+        if not worker.flush_due:
+            worker.flush_due = True
+            self.after(0.05, lambda: self.exchange(worker))
+
+    def watch_contact(self, worker: WorkerProcess) -> None:
+        if not worker.alive or worker.state.stopped:
+            return
+        if not self.defer(worker, lambda: self.watch_contact(worker)):
+            self.check_contact(worker)
+            self.after(1.0, lambda: self.watch_contact(worker))
+
+    def check_contact(self, worker: WorkerProcess) -> Contact:
+        contact = worker.state.contact(self.now)
+        if contact is Contact.LOST:
+            worker.was_silent = True
+            for attempt in list(worker.running):
+                self.seal(worker, attempt, Outcome.CANCELLED)
+        return contact
+
+    def end_worker(self, name: str) -> None:
+        worker = self.workers[name]
+        if not worker.alive:
+            return
+        worker.alive = False
+        worker.running.clear()
+        process = self.coordinator_of(worker)
+        if process is None:
+            return
+        self.after(0.02, lambda: self.deliver(process, WorkerGone(name, Departure.CRASHED)))
+        self.after(1.0, lambda: self._replace(process, worker.generation))
+
+    def _replace(self, process: CoordinatorProcess, generation: int) -> None:
+        if process is self.coordinator and not process.ended:
+            self.add_worker(generation)
+
+    # --- faults -----------------------------------------------------------------------------------------------
+
+    def _some_worker(self) -> WorkerProcess | None:
+        alive = [worker for worker in self.workers.values() if worker.alive]
+        return self.random.choice(alive) if alive else None
+
+    def crash_worker(self) -> None:
+        if worker := self._some_worker():
+            self.end_worker(worker.state.id)
+
+    def pause_worker(self) -> None:
+        if worker := self._some_worker():
+            worker.paused_until = self.now + self.random.choice([2, 20, 50])
+            worker.was_silent = True
+
+    def cut_worker(self) -> None:
+        if worker := self._some_worker():
+            worker.cut_until = self.now + self.random.choice([2, 20, 60])
+            worker.was_silent = True
+
+    def crash_coordinator(self) -> None:
+        process = self.coordinator
+        if process is None or process.ended or process.state is None:
+            return
+        process.state, process.incarnation = None, process.incarnation + 1
+        process.paused_until = 0.0
+        self.after(1.0, lambda: self.restart_coordinator(process))
+
+    def restart_coordinator(self, process: CoordinatorProcess) -> None:
+        if process.ended or process.state is not None or self.store.tables.finished:
+            return
+        if self.now < self.store.down_until:
+            self.after(1.0, lambda: self.restart_coordinator(process))
+            return
+        if not self.claim(process, takeover=False, adoption=Adoption.ROSTER):
+            process.ended = True
+            return
+        incarnation = process.incarnation
+        self.after(self.random.uniform(0, 2), lambda: self.roster(process, incarnation))
+
+    def pause_coordinator(self) -> None:
+        process = self.coordinator
+        if process is None or process.state is None:
+            return
+        process.paused_until = self.now + self.random.choice([3, 18, 40, 70])
+        if self.random.random() < 0.5:
+            self.after(self.random.uniform(16, 40), lambda: self.launch_driver(takeover=True))
+            # Ray restarts a coordinator that was killed while paused; the restart may not take over.
+            self.after(self.random.uniform(41, 80), lambda: self._kill_old(process))
+
+    def _kill_old(self, process: CoordinatorProcess) -> None:
+        if process.ended or process.state is None or process is self.coordinator:
+            return
+        process.state, process.incarnation = None, process.incarnation + 1
+        self.after(1.0, lambda: self.restart_coordinator(process))
+
+    def kill_driver(self) -> None:
+        process = self.coordinator
+        if process is None or process.ended:
+            return
+        process.ended, process.state = True, None
+        for worker in self.workers.values():
+            if worker.generation == process.generation:
+                worker.alive = False
+                worker.running.clear()
+        self.after(self.random.uniform(1, 20), lambda: self.launch_driver(takeover=True))
+
+    def stop_store(self) -> None:
+        self.store.down_until = max(self.store.down_until, self.now + self.random.choice([1, 10, 25]))
+
+    def fail_over(self) -> None:
+        process = self.coordinator
+        if process is None or process.state is None or self.store.tables.holder != process.holder:
+            return
+        if self.store.fail_over(self.now):
+            process.failed_over = True
+
+    # --- invariants -------------------------------------------------------------------------------------------
+
+    def check_start(self, worker: WorkerProcess, grant: Grant) -> None:
+        ordinal = grant.case.ordinal
+        if grant.attempt in self.started:
+            raise Violation(f"attempt id {grant.attempt:#x} was granted twice")
+        self.started[grant.attempt] = worker.state.id
+        for other in self.workers.values():
+            if not other.alive or self.now < other.paused_until or other.state.contact(self.now) is Contact.LOST:
+                continue
+            if any(held.case.ordinal == ordinal for held in other.running.values()):
+                raise Violation(f"case {ordinal} was granted while {other.state.id} may act on it")
+        agent = self.agents[ordinal]
+        if grant.case.external and agent.starts > 0:
+            raise Violation(f"external case {ordinal} was executed again")
+        rows = self.store.tables.attempts.values()
+        blamed = sum(1 for row in rows if row.case == ordinal and (row.blamed or row.crashed))
+        if blamed >= self.policy.crash_limit:
+            raise Violation(f"case {ordinal} was granted again after {blamed} blamed crashes")
+
+    def check_limits(self, process: CoordinatorProcess) -> None:
+        state = process.state
+        if state is None:
+            return
+        if state.leased > self.policy.concurrency and not state.adopting:
+            raise Violation("more leases than the run's concurrency")
+        for arm, limit in self.policy.per_arm.items():
+            if state.leased_by_arm.get(arm, 0) > limit + self.lanes * len(self.workers):
+                raise Violation(f"more leases than arm {arm} allows")
+
+    def check_end(self) -> None:
+        tables = self.store.tables
+        if tables.finished != RunStatus.COMPLETED.value:
+            raise Violation(f"the run ended {tables.finished}")
+        unsettled = [case.ordinal for case in self.cases if case.ordinal not in tables.settlements]
+        if unsettled:
+            raise Violation(f"unsettled cases at the end: {unsettled}")
+        for attempt, (case, outcome, silent) in self.dropped.items():
+            row = tables.attempts.get(attempt)
+            if row is None:
+                raise Violation(f"acknowledged attempt {attempt:#x} of case {case} is not in the store")
+            if outcome is Outcome.COMPLETED and row.outcome is Outcome.INTERRUPTED and not silent:
+                raise Violation(f"attempt {attempt:#x} ran to completion and was recorded as lost")
+        for case, attempt in tables.settlements.items():
+            if attempt is not None and tables.attempts[attempt].case != case:
+                raise Violation(f"case {case} was settled by an attempt of another case")
+
+
+def ask_to_stop(process: CoordinatorProcess, world: World, *, cancel: bool) -> None:
+    world.deliver(process, StopAsked(RunStatus.CANCELLED, "asked", cancel))
