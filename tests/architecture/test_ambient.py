@@ -17,7 +17,9 @@ from tests.architecture.test_imports import ENGINE, HOMES, matches
 #: Processes are started and waited for here; the launcher runs between fork and exec.
 PROCESSES = (f"{ENGINE}/process*.py",)
 #: Waiting for a foreign process in real time, on which no decision of ours depends.
-WAITING = (*PROCESSES, f"{ENGINE}/store/embedded.py", f"{ENGINE}/store/server.py")
+WAITING = (*PROCESSES, *(f"{ENGINE}/store/{name}.py" for name in ("embedded", "lifeline", "server")))
+#: What a user names: an entry point, a command, an agent in `module:attribute`.
+BY_NAME = (f"{ENGINE}/plugins.py", f"{ENGINE}/cli/main.py", "adapters/evalfleet_adapters/entries.py")
 CLOCK = (f"{ENGINE}/clock.py",)
 
 #: What an expression ends in, where it may stand, and what to use instead.
@@ -30,6 +32,8 @@ AMBIENT = {
     "os.popen": ((), "the Spawner port"),
     "create_subprocess_exec": (PROCESSES, "the Spawner port"),
     "create_subprocess_shell": ((), "the Spawner port"),
+    "import_module": (BY_NAME, "an import at the top, or evalfleet.plugins"),
+    "__import__": ((), "an import at the top, or evalfleet.plugins"),
     "datetime.now": (CLOCK, "the Clock port"),
     "datetime.utcnow": ((), "the Clock port"),
     "datetime.today": ((), "the Clock port"),
