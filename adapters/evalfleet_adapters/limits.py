@@ -1,0 +1,73 @@
+"""What bounds a send: its deadline, and the threads that synchronous agent code may use."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from evalfleet.errors import Acceptance, FailureKind, SendFailure
+from evalfleet.ports import AdapterContext
+
+R = TypeVar("R")
+
+
+@asynccontextmanager
+async def within_deadline(ctx: AdapterContext) -> AsyncGenerator[None, None]:
+    """Cancel the block when the send's time is up. Raises SendFailure of kind deadline then."""
+    seconds = ctx.deadline
+    scope = asyncio.timeout(seconds)
+    try:
+        async with scope:
+            yield
+    except Exception as error:
+        if not scope.expired():
+            raise
+        raise SendFailure(
+            f"the agent did not answer within {seconds:.3g} s",
+            kind=FailureKind.DEADLINE,
+            code="TURN_TIMEOUT",
+            acceptance=Acceptance.UNKNOWN,
+            partial=error.partial if isinstance(error, SendFailure) else None,
+        ) from error
+
+
+class AgentThreads:
+    """Daemon threads for synchronous agent code: at most `limit` are waited for at a time.
+
+    A call that outlives its cancelled send keeps its thread until it returns; its place is free at once.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._places = asyncio.Semaphore(limit)
+
+    async def run(self, call: Callable[[], R]) -> R:
+        """Run `call` in a thread, with the caller's context variables."""
+        async with self._places:
+            loop = asyncio.get_running_loop()
+            outcome: asyncio.Future[tuple[R | None, BaseException | None]] = loop.create_future()
+            context = contextvars.copy_context()
+
+            def work() -> None:
+                result: tuple[R | None, BaseException | None]
+                try:
+                    result = context.run(call), None
+                except BaseException as error:  # noqa: BLE001 - raised again where the call is awaited
+                    result = None, error
+                _deliver(loop, outcome, result)
+
+            threading.Thread(target=work, name="evalfleet-agent", daemon=True).start()
+            value, error = await outcome
+        if error is not None:
+            raise error
+        return value  # pyright: ignore[reportReturnType] - without an error there is a value
+
+
+def _deliver(loop: asyncio.AbstractEventLoop, outcome: asyncio.Future[Any], result: Any) -> None:
+    try:
+        loop.call_soon_threadsafe(lambda: outcome.done() or outcome.set_result(result))
+    except RuntimeError:
+        return  # the loop is closed: nobody waits any more

@@ -1,0 +1,1 @@
+"""Shipped to users: fakes of the ports, local servers and conformance suites."""

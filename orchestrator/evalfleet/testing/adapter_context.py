@@ -1,0 +1,87 @@
+"""An adapter's `ctx` without an engine: for adapter tests and the conformance suite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from evalfleet.clock import SystemClock
+from evalfleet.errors import ConfigurationError
+from evalfleet.ports import Clock, Sandbox, Secrets
+
+S = TypeVar("S")
+
+
+class FakeSecrets:
+    """Secrets from a mapping."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+
+    def resolve(self, name: str) -> str:
+        """The value. Raises ConfigurationError naming the secret when it is not in the mapping."""
+        if name not in self._values:
+            raise ConfigurationError(f"the secret {name} is not set")
+        return self._values[name]
+
+
+class FakeSessionState:
+    """What a conversation line keeps, in memory."""
+
+    def __init__(self) -> None:
+        self._id: str | None = None
+        self._values: dict[str, Any] = {}
+
+    @property
+    def id(self) -> str | None:
+        return self._id
+
+    def capture(self, session_id: str | None) -> None:
+        if self._id is None:
+            self._id = session_id
+
+    def get(self, key: str, kind: type[S]) -> S | None:
+        value = self._values.get(key)
+        if value is not None and not isinstance(value, kind):
+            raise TypeError(f"session value {key!r} is a {type(value).__name__}, not a {kind.__name__}")
+        return value
+
+    def set(self, key: str, value: Any) -> None:
+        self._values[key] = value
+
+
+class FakeContext:
+    """One conversation line's `AdapterContext`. Every attribute may be set; `logged` keeps what was logged.
+
+    `limit` is the time for all sends together, in seconds from now; `deadline` is what is left of it.
+    """
+
+    def __init__(self, *, limit: float | None = None, clock: Clock | None = None) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.session = FakeSessionState()
+        self.secrets: Secrets = FakeSecrets({})
+        self.model: str | None = None
+        self.flags: Mapping[str, Any] = {}
+        self.arm = "arm"
+        self.case = "case"
+        self.attempt = 0
+        self.repetition = 0
+        self.variants: Mapping[str, str] = {}
+        self.seed = 0
+        self.cancelled = False
+        self.logged: list[str] = []
+        self.given_sandbox: Sandbox | None = None
+        self._ends_at = None if limit is None else self.clock.monotonic() + limit
+
+    @property
+    def deadline(self) -> float | None:
+        return None if self._ends_at is None else max(0.0, self._ends_at - self.clock.monotonic())
+
+    @property
+    def sandbox(self) -> Sandbox:
+        if self.given_sandbox is None:
+            raise ConfigurationError("this attempt has no sandbox")
+        return self.given_sandbox
+
+    def log(self, message: str) -> None:
+        self.logged.append(message)
