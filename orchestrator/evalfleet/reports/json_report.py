@@ -5,7 +5,6 @@ Text that an agent wrote is left out unless asked for; attempt ids are text, sin
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from evalfleet.model.report import ArmCounts, AttemptView, CaseView, RunInfo, RunProgress
@@ -15,11 +14,6 @@ from evalfleet.reports.model import ArmReport, ReportModel
 from evalfleet.reports.statistics import Headline, Interval, PassHeadline
 
 SCHEMA_VERSION = 1
-
-
-def to_json(value: Any) -> str:
-    """One JSON document on one line, ASCII only. Raises ValueError for NaN and infinities."""
-    return json.dumps(value, ensure_ascii=True, allow_nan=False)
 
 
 def report_value(report: ReportModel) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from evalfleet.reports.figures import count, money, seconds
 from evalfleet.reports.layout import block
 from evalfleet.reports.visible import visible, visible_line
 
+TEXT_LIMIT = 2000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptParts:
@@ -25,7 +27,7 @@ class TranscriptParts:
     tools: bool = True
     assertions: bool = True
     diagnostics: bool = False
-    limit: int | None = 2000
+    limit: int | None = TEXT_LIMIT
 
 
 def render_transcript(case: CaseView, detail: AttemptDetail, parts: TranscriptParts) -> Iterator[str]:
@@ -40,6 +42,13 @@ def render_transcript(case: CaseView, detail: AttemptDetail, parts: TranscriptPa
         yield from _assertions(detail, parts.limit)
     if parts.diagnostics:
         yield from _diagnostics(detail.diagnostics)
+
+
+def render_case(case: CaseView) -> Iterator[str]:
+    """The lines of a case that nothing was recorded of."""
+    yield f"{visible_line(wording.case_name(case))} · arm {visible_line(case.arm)} · {wording.case_result(case)}"
+    if case.message:
+        yield from block("  ", visible(case.message))
 
 
 def _head(case: CaseView, view: AttemptView) -> Iterator[str]:

@@ -11,7 +11,7 @@ from evalfleet.model.report import AttemptDetail, AttemptView
 from evalfleet.model.turn import TurnInput, TurnRecord, TurnStatus
 from evalfleet.model.verdict import Outcome
 from evalfleet.reports.evidence_value import detail_value, plain
-from evalfleet.reports.json_report import to_json
+from evalfleet.reports.json_text import to_json
 
 
 @pytest.mark.parametrize(

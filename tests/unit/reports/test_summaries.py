@@ -10,7 +10,8 @@ from evalfleet.errors import FailureKind
 from evalfleet.model.report import ArmCounts, CaseView
 from evalfleet.model.usage import Usage
 from evalfleet.model.verdict import CaseStatus, RunStatus, Style
-from evalfleet.reports.json_report import case_value, report_value, to_json
+from evalfleet.reports.json_report import case_value, report_value
+from evalfleet.reports.json_text import to_json
 from evalfleet.reports.markdown import code, render_markdown, table_code
 from evalfleet.reports.model import ReportModel
 from evalfleet.reports.text import render_text

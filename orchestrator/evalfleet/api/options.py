@@ -1,0 +1,74 @@
+"""What callers may ask for when they run, resume, read or delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from evalfleet.model.verdict import CaseStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """How an experiment is narrowed and changed before it is planned.
+
+    `overrides` are dotted fields to values as written (`limits.concurrency` to `8`); `arms` keeps these arms.
+    """
+
+    overrides: Mapping[str, str] = field(default_factory=dict[str, str])
+    arms: tuple[str, ...] = ()
+    reuse: bool = False
+    allow_empty: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitOptions:
+    """How a run is started. `address` names a Ray cluster; `inline` runs without Ray, in this process.
+
+    `detach` returns once the run is on its way; `resume_unfinished` continues an unfinished run of the same
+    digest; `idempotency_key` makes a repeated request return the run that the first one made.
+    """
+
+    overrides: Mapping[str, str] = field(default_factory=dict[str, str])
+    arms: tuple[str, ...] = ()
+    reuse: bool = False
+    allow_empty: bool = False
+    address: str | None = None
+    detach: bool = False
+    inline: bool = False
+    resume_unfinished: bool = False
+    workers: int | None = None
+    lanes: int | None = None
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeOptions:
+    """How a run goes on. `retry` reopens cases of these statuses; `steal` takes a run from a live coordinator."""
+
+    overrides: Mapping[str, str] = field(default_factory=dict[str, str])
+    retry: tuple[CaseStatus, ...] = ()
+    steal: bool = False
+    address: str | None = None
+    inline: bool = False
+    workers: int | None = None
+    lanes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOptions:
+    """What happens to runs that carry results from the deleted one; refused when neither is asked for."""
+
+    with_dependants: bool = False
+    copy_evidence: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseFilter:
+    """Which cases; unset fields don't narrow. `prefix` is of the eval id, `ordinal` the case's number."""
+
+    ordinal: int | None = None
+    arm: str | None = None
+    prefix: str | None = None
+    statuses: tuple[CaseStatus, ...] = ()
+    limit: int | None = None

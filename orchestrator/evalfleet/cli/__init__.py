@@ -1,0 +1,1 @@
+"""The command line: parse, call the Python API, print, exit."""

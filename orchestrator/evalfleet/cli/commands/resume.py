@@ -1,0 +1,40 @@
+"""`orchestrate resume`: go on with a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from evalfleet.api.options import ResumeOptions
+from evalfleet.cli import options
+from evalfleet.cli.application import Application, pass_application
+from evalfleet.cli.outcome import conclude
+from evalfleet.cli.progress import ProgressDisplay
+from evalfleet.model.verdict import CaseStatus
+from evalfleet.reports.exit_code import ExitCode
+
+REOPENED = (CaseStatus.ERRORED, CaseStatus.FAILED, CaseStatus.BLOCKED)
+
+
+@click.command()
+@options.run_argument
+@options.set_option
+@options.status_option("--retry", among=REOPENED, help="Run settled cases of this status again; may be repeated.")
+@click.option("--steal", is_flag=True, help="Take the run from a coordinator that still seems alive.")
+@click.option("--inline", is_flag=True, help="Run in this process, without Ray.")
+@options.address_option
+@options.workers_option
+@options.lanes_option
+@options.json_option
+@pass_application
+def command(application: Application, run: str, **chosen: Any) -> ExitCode:
+    """Go on with RUN over what is not settled. A failed case that is retried keeps its first verdict in statistics."""
+    return application.run(_resume(application, run, ResumeOptions(**chosen)))
+
+
+async def _resume(application: Application, run: str, chosen: ResumeOptions) -> ExitCode:
+    with ProgressDisplay(hidden=application.json) as display:
+        handle = await application.api.resume(run, chosen, display.update)
+    async with handle:
+        return await conclude(application, handle)

@@ -1,0 +1,111 @@
+"""`orchestrate show`: a run's cases, or one of them with its evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from evalfleet.api.options import CaseFilter
+from evalfleet.cli import options
+from evalfleet.cli.application import Application, pass_application
+from evalfleet.cli.cases import find_case
+from evalfleet.cli.listing import attempt_lines, case_lines
+from evalfleet.cli.surface import RunHandle
+from evalfleet.model.report import CaseView
+from evalfleet.model.verdict import CaseStatus
+from evalfleet.reports.evidence_value import detail_value
+from evalfleet.reports.json_report import attempt_value, case_value
+from evalfleet.reports.transcript import TEXT_LIMIT, TranscriptParts, render_case, render_transcript
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chosen:
+    """The options as parsed."""
+
+    arm: str | None
+    statuses: tuple[CaseStatus, ...]
+    prefix: str | None
+    limit: int | None
+    number: int | None
+    turns: bool
+    tools: bool
+    assertions: bool
+    diagnostics: bool
+    full: bool
+    text: bool
+
+    @property
+    def which(self) -> CaseFilter:
+        return CaseFilter(arm=self.arm, statuses=self.statuses, prefix=self.prefix, limit=self.limit)
+
+    @property
+    def parts(self) -> TranscriptParts:
+        """Naming a part shows only the named ones."""
+        every = not (self.turns or self.tools or self.assertions)
+        return TranscriptParts(
+            turns=every or self.turns,
+            tools=every or self.tools,
+            assertions=every or self.assertions,
+            diagnostics=self.diagnostics,
+            limit=None if self.full else TEXT_LIMIT,
+        )
+
+
+@click.command()
+@options.run_argument
+@click.argument("case", required=False)
+@click.option("--arm", help="Only cases of this arm.")
+@options.status_option("--status", "statuses", among=tuple(CaseStatus), help="Only of this status; may be repeated.")
+@click.option("--prefix", help="Only cases whose eval id starts so.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many cases.")
+@click.option("--attempt", "number", type=click.IntRange(min=1), help="This attempt, not the one that settles.")
+@click.option("--turns", is_flag=True, help="Only what was said.")
+@click.option("--tools", is_flag=True, help="Only the tool calls.")
+@click.option("--assertions", is_flag=True, help="Only the assertions.")
+@click.option("--diagnostics", is_flag=True, help="Tracebacks and the author's log lines, too.")
+@click.option("--full", is_flag=True, help="Cut no text.")
+@click.option("--text", is_flag=True, help="Put what agents wrote into a JSON listing, too.")
+@options.json_option
+@pass_application
+def command(application: Application, run: str, case: str | None, **chosen: Any) -> None:
+    """List the cases of RUN, or show one CASE with its conversation, tool calls and assertions.
+
+    CASE is a number from the list, or the beginning of an eval id.
+    """
+    application.run(_show(application, run, case, _Chosen(**chosen)))
+
+
+async def _show(application: Application, run: str, case: str | None, chosen: _Chosen) -> None:
+    async with await application.api.open_run(run) as handle:
+        if case is None:
+            await _list(application, handle, chosen)
+        else:
+            await _one(application, handle, await find_case(handle, case, chosen.which), chosen)
+
+
+async def _list(application: Application, run: RunHandle, chosen: _Chosen) -> None:
+    cases = run.cases(chosen.which)
+    if application.json:
+        async for case in cases:
+            application.value(case_value(case, text=chosen.text))
+        return
+    async for line in case_lines(cases):
+        application.lines([line])
+
+
+async def _one(application: Application, run: RunHandle, case: CaseView, chosen: _Chosen) -> None:
+    attempts = await run.attempts(case.ordinal)
+    detail = await run.attempt(case.ordinal, chosen.number) if attempts else None
+    if application.json:
+        shown = None if detail is None else detail_value(detail)
+        listed = [attempt_value(view) for view in attempts]
+        application.value({"case": case_value(case, text=True), "attempts": listed, "attempt": shown})
+        return
+    if detail is None:
+        application.lines(render_case(case))
+        return
+    application.lines(render_transcript(case, detail, chosen.parts))
+    if len(attempts) > 1:
+        application.lines(["", *attempt_lines(attempts)])

@@ -1,0 +1,60 @@
+"""`orchestrate submit`: run an experiment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalfleet.api.options import SubmitOptions
+from evalfleet.cli import options
+from evalfleet.cli.application import Application, pass_application
+from evalfleet.cli.outcome import conclude
+from evalfleet.cli.progress import ProgressDisplay
+from evalfleet.reports.exit_code import ExitCode
+from evalfleet.reports.json_report import run_value
+
+
+@click.command()
+@options.experiment_argument
+@options.prefixes_argument
+@options.set_option
+@options.arm_option
+@click.option("--reuse", is_flag=True, help="Carry results of unchanged cases from earlier runs.")
+@click.option("--wait/--detach", "wait", default=True, help="Wait for the end, or return once the run is on its way.")
+@click.option("--resume-unfinished", is_flag=True, help="Go on with an unfinished run of the same definition.")
+@click.option("--allow-empty", is_flag=True, help="A selection without cases is no error.")
+@click.option("--inline", is_flag=True, help="Run in this process, without Ray.")
+@click.option("--idempotency-key", metavar="KEY", help="A repeated request with this key returns the first one's run.")
+@options.address_option
+@options.workers_option
+@options.lanes_option
+@options.json_option
+@pass_application
+def command(
+    application: Application, experiment: Path, prefixes: tuple[str, ...], wait: bool, **chosen: Any
+) -> ExitCode:
+    """Run EXPERIMENT, or only its evals whose ids start with a PREFIX.
+
+    Prints the run's id first. The exit code says whether the run was accepted.
+    """
+    return application.run(_submit(application, experiment, prefixes, SubmitOptions(detach=not wait, **chosen)))
+
+
+async def _submit(
+    application: Application, experiment: Path, prefixes: tuple[str, ...], chosen: SubmitOptions
+) -> ExitCode:
+    def created(run: str) -> None:
+        application.note(f"run {run}")
+
+    with ProgressDisplay(hidden=application.json) as display:
+        run = await application.api.submit(experiment, prefixes, chosen, display.update, created)
+    async with run:
+        if not chosen.detach:
+            return await conclude(application, run)
+        if application.json:
+            application.value(run_value(await run.info()))
+        else:
+            application.lines([f"watch it: orchestrate watch {run.id}"])
+        return ExitCode.ACCEPTED

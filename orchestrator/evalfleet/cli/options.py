@@ -1,0 +1,61 @@
+"""Options and arguments that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from evalfleet.cli.application import Application
+from evalfleet.model.verdict import CaseStatus
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _set_json(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    ctx.ensure_object(Application).json = value
+
+
+def _assignments(_ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    assignments: dict[str, str] = {}
+    for text in values:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{text!r} is not of the form field=value, as in limits.concurrency=8")
+        if name in assignments:
+            raise click.BadParameter(f"{name} is set twice")
+        assignments[name] = value
+    return assignments
+
+
+def _statuses(_ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[CaseStatus, ...]:
+    return tuple(CaseStatus(value) for value in values)
+
+
+def status_option(*names: str, among: tuple[CaseStatus, ...], help: str) -> Callable[[F], F]:
+    """A repeatable option whose value is a tuple of case statuses."""
+    return click.option(
+        *names, multiple=True, type=click.Choice([each.value for each in among]), callback=_statuses, help=help
+    )
+
+
+json_option = click.option(
+    "--json", is_flag=True, is_eager=True, expose_value=False, callback=_set_json, help="Write JSON for programs."
+)
+run_argument = click.argument("run")
+experiment_argument = click.argument("experiment", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+prefixes_argument = click.argument("prefixes", nargs=-1, metavar="[PREFIX]...")
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    callback=_assignments,
+    help="Change a limit of the experiment, as in limits.concurrency=8; never what is measured.",
+)
+arm_option = click.option("--arm", "arms", multiple=True, help="Only this arm; may be repeated.")
+address_option = click.option("--address", help="The Ray cluster to run on, instead of this machine.")
+workers_option = click.option("--workers", type=click.IntRange(min=1), help="How many worker processes.")
+lanes_option = click.option("--lanes", type=click.IntRange(min=1), help="How many cases a worker runs at a time.")

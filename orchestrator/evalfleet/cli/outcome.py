@@ -1,0 +1,32 @@
+"""What a command that waited for a run prints at its end, and its exit code."""
+
+from __future__ import annotations
+
+from evalfleet.api.options import CaseFilter
+from evalfleet.cli.application import Application
+from evalfleet.cli.surface import RunHandle
+from evalfleet.model.report import CaseView
+from evalfleet.model.verdict import CaseStatus
+from evalfleet.reports.exit_code import ExitCode, exit_code
+from evalfleet.reports.json_report import report_value
+from evalfleet.reports.model import ReportModel, build_report
+from evalfleet.reports.text import render_text
+
+#: Cases worth naming one by one, and how many of them.
+NOTABLE = CaseFilter(statuses=(CaseStatus.FAILED, CaseStatus.ERRORED, CaseStatus.BLOCKED), limit=30)
+
+
+async def report_of(run: RunHandle) -> ReportModel:
+    """The run's report with its first cases that did not pass."""
+    notable: list[CaseView] = [case async for case in run.cases(NOTABLE)]
+    return build_report(await run.aggregate(), tuple(notable))
+
+
+async def conclude(application: Application, run: RunHandle) -> ExitCode:
+    """Print the summary of a run that ended."""
+    report = await report_of(run)
+    if application.json:
+        application.value(report_value(report))
+    else:
+        application.lines(render_text(report))
+    return exit_code(report.run.status, report.accepted.decision)

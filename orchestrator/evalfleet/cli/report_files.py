@@ -1,0 +1,64 @@
+"""Reports into files: each is complete or absent, whatever interrupts the writing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from enum import StrEnum
+from pathlib import Path
+
+from evalfleet.api.options import CaseFilter
+from evalfleet.cli.surface import RunHandle
+from evalfleet.model.report import CaseView
+from evalfleet.reports.json_report import report_value
+from evalfleet.reports.json_text import to_json
+from evalfleet.reports.junit import render_junit
+from evalfleet.reports.markdown import render_markdown
+from evalfleet.reports.model import ReportModel
+from evalfleet.reports.text import render_text
+
+
+class Format(StrEnum):
+    """A format of `orchestrate report`."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "md"
+    JUNIT = "junit"
+
+    @property
+    def file_name(self) -> str:
+        """How the report is called in a directory of reports."""
+        return {Format.TEXT: "report.txt", Format.JUNIT: "junit.xml"}.get(self, f"report.{self.value}")
+
+
+async def render(form: Format, report: ReportModel, run: RunHandle) -> AsyncIterator[str]:
+    """The report in one format, in pieces."""
+    match form:
+        case Format.TEXT:
+            yield "".join(f"{line}\n" for line in render_text(report))
+        case Format.JSON:
+            yield to_json(report_value(report)) + "\n"
+        case Format.MARKDOWN:
+            yield render_markdown(report)
+        case Format.JUNIT:
+
+            def of_arm(arm: str) -> AsyncIterator[CaseView]:
+                return run.cases(CaseFilter(arm=arm))
+
+            async for piece in render_junit(report, of_arm):
+                yield piece
+
+
+async def write_pieces(target: Path, pieces: AsyncIterator[str]) -> None:
+    """Write beside `target`, then put it in place. Raises OSError naming the file."""
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with unfinished.open("w", encoding="utf-8", newline="\n") as file:
+            async for piece in pieces:
+                file.write(piece)
+        unfinished.replace(target)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            unfinished.unlink()

@@ -1,0 +1,84 @@
+"""What the commands need of the Python API, as Protocols: `evalfleet.api` fits, and so does a fake in tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from evalfleet.api.options import CaseFilter, DeleteOptions, ResumeOptions, SubmitOptions
+from evalfleet.model.report import AttemptDetail, AttemptView, CaseView, RunAggregate, RunInfo, RunProgress
+
+Observer = Callable[[RunProgress], None]
+
+
+class RunHandle(Protocol):
+    """One run, to be read; used as an asynchronous context manager that releases the record store."""
+
+    @property
+    def id(self) -> str: ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    async def info(self) -> RunInfo: ...
+
+    async def aggregate(self) -> RunAggregate: ...
+
+    async def progress(self) -> RunProgress | None:
+        """The live counters, None when the run has not started to count."""
+        ...
+
+    def cases(self, which: CaseFilter) -> AsyncIterator[CaseView]:
+        """Cases in planned order, streamed."""
+        ...
+
+    async def attempts(self, case: int) -> Sequence[AttemptView]: ...
+
+    async def attempt(self, case: int, number: int | None = None) -> AttemptDetail:
+        """An attempt with its evidence; without a number the one that settles, else the last."""
+        ...
+
+
+class Api(Protocol):
+    """The functions of `evalfleet.api` that commands call."""
+
+    async def submit(
+        self,
+        experiment: Path,
+        prefixes: Sequence[str],
+        options: SubmitOptions,
+        observer: Observer | None = None,
+        on_created: Callable[[str], None] | None = None,
+    ) -> RunHandle: ...
+
+    async def try_(
+        self,
+        experiment: Path,
+        prefixes: Sequence[str],
+        options: SubmitOptions,
+        observer: Observer | None = None,
+        on_created: Callable[[str], None] | None = None,
+    ) -> RunHandle: ...
+
+    async def resume(self, run: str, options: ResumeOptions, observer: Observer | None = None) -> RunHandle: ...
+
+    async def cancel(self, run: str) -> str:
+        """Ask the run to stop; the full run id."""
+        ...
+
+    async def delete(self, run: str, options: DeleteOptions) -> str: ...
+
+    async def open_run(self, prefix: str) -> RunHandle: ...
+
+    async def runs(self, *, every_kind: bool = False, limit: int | None = None) -> Sequence[RunInfo]:
+        """Runs, newest first; runs of `orchestrate try` only with `every_kind`."""
+        ...
+
+    def watch(self, run: str) -> AsyncIterator[RunProgress]:
+        """The live counters, until the run is no longer running."""
+        ...

@@ -1,0 +1,11 @@
+"""JSON as text for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def to_json(value: Any) -> str:
+    """One JSON document on one line, ASCII only. Raises ValueError for NaN and infinities."""
+    return json.dumps(value, ensure_ascii=True, allow_nan=False)

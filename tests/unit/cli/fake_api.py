@@ -1,0 +1,235 @@
+"""An API over runs that a test wrote down; commands can't tell it from the real one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from evalfleet.api.options import CaseFilter, DeleteOptions, ResumeOptions, SubmitOptions
+from evalfleet.cli.surface import Api, Observer, RunHandle
+from evalfleet.errors import ConfigurationError
+from evalfleet.model.assertion import AssertionPolicy, AssertionResult, AssertionRow, Result
+from evalfleet.model.coverage import COMPLETE_COVERAGE
+from evalfleet.model.events import Message, Role
+from evalfleet.model.report import (
+    ArmCounts,
+    AttemptDetail,
+    AttemptView,
+    CaseView,
+    RunAggregate,
+    RunInfo,
+    RunProgress,
+)
+from evalfleet.model.turn import TurnInput, TurnRecord, TurnStatus
+from evalfleet.model.verdict import CaseStatus, Outcome, RunKind, RunStatus, Style, Verdict
+from evalfleet.reports.classes import class_of
+
+
+@dataclass
+class FakeRun:
+    """One run; its handle, too. `closed` counts how often a handle was released."""
+
+    cases_: list[CaseView]
+    details: Mapping[int, AttemptDetail] = field(default_factory=dict[int, AttemptDetail])
+    run: RunInfo = field(
+        default_factory=lambda: RunInfo(
+            id="7f3k2m0q1x",
+            kind=RunKind.SWEEP,
+            name="sweep",
+            project="p",
+            status=RunStatus.COMPLETED,
+            total=0,
+            created_at=1_750_000_000.0,
+            started_at=1_750_000_000.0,
+            finished_at=1_750_000_010.0,
+        )
+    )
+    live: RunProgress | None = None
+    opened: int = 0
+    closed: int = 0
+
+    @property
+    def id(self) -> str:
+        return self.run.id
+
+    async def __aenter__(self) -> Self:
+        self.opened += 1
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.closed += 1
+
+    async def info(self) -> RunInfo:
+        return replace(self.run, total=len(self.cases_))
+
+    async def aggregate(self) -> RunAggregate:
+        arms: dict[str, dict[str, Any]] = {}
+        for case in self.cases_:
+            counts = arms.setdefault(case.arm, {})
+            counts[class_of(case).value] = counts.get(class_of(case).value, 0) + 1
+        return RunAggregate(
+            run=await self.info(),
+            arms=tuple(
+                ArmCounts(arm=arm, style=Style.PASS, planned=sum(counts.values()), **counts)
+                for arm, counts in arms.items()
+            ),
+        )
+
+    async def progress(self) -> RunProgress | None:
+        return self.live
+
+    async def cases(self, which: CaseFilter) -> AsyncIterator[CaseView]:
+        found = 0
+        for case in self.cases_:
+            wanted = (
+                which.ordinal in (None, case.ordinal)
+                and which.arm in (None, case.arm)
+                and case.eval_id.startswith(which.prefix or "")
+                and (not which.statuses or case.status in which.statuses)
+            )
+            if wanted and (which.limit is None or found < which.limit):
+                found += 1
+                yield case
+
+    async def attempts(self, case: int) -> Sequence[AttemptView]:
+        return [self.details[case].view] if case in self.details else []
+
+    async def attempt(self, case: int, number: int | None = None) -> AttemptDetail:
+        return self.details[case]
+
+
+@dataclass
+class FakeApi:
+    """Records what it was asked; `fail` is raised by every function that acts."""
+
+    known: list[FakeRun] = field(default_factory=list[FakeRun])
+    calls: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+    fail: BaseException | None = None
+    reported: Sequence[RunProgress] = ()
+
+    def act(self, *call: Any) -> None:
+        self.calls.append(call)
+        if self.fail is not None:
+            raise self.fail
+
+    async def submit(
+        self,
+        experiment: Path,
+        prefixes: Sequence[str],
+        options: SubmitOptions,
+        observer: Observer | None = None,
+        on_created: Callable[[str], None] | None = None,
+    ) -> RunHandle:
+        self.act("submit", experiment.name, tuple(prefixes), options)
+        if on_created is not None:
+            on_created(self.known[0].id)
+        for progress in self.reported:
+            if observer is not None:
+                observer(progress)
+        return self.known[0]
+
+    async def try_(
+        self,
+        experiment: Path,
+        prefixes: Sequence[str],
+        options: SubmitOptions,
+        observer: Observer | None = None,
+        on_created: Callable[[str], None] | None = None,
+    ) -> RunHandle:
+        self.act("try", experiment.name, tuple(prefixes), options)
+        return self.known[0]
+
+    async def resume(self, run: str, options: ResumeOptions, observer: Observer | None = None) -> RunHandle:
+        self.act("resume", run, options)
+        return await self.open_run(run)
+
+    async def cancel(self, run: str) -> str:
+        self.act("cancel", run)
+        return (await self.open_run(run)).id
+
+    async def delete(self, run: str, options: DeleteOptions) -> str:
+        self.act("delete", run, options)
+        return (await self.open_run(run)).id
+
+    async def open_run(self, prefix: str) -> RunHandle:
+        found = [run for run in self.known if run.id.startswith(prefix)]
+        if len(found) != 1:
+            raise ConfigurationError(f"{len(found)} runs begin with {prefix!r} (orchestrate runs lists them)")
+        return found[0]
+
+    async def runs(self, *, every_kind: bool = False, limit: int | None = None) -> Sequence[RunInfo]:
+        runs = [await run.info() for run in self.known]
+        return [run for run in runs if every_kind or run.kind is RunKind.SWEEP][:limit]
+
+    async def watch(self, run: str) -> AsyncIterator[RunProgress]:
+        await self.open_run(run)
+        for progress in self.reported:
+            yield progress
+
+
+def as_api(fake: FakeApi) -> Api:
+    """Checked by pyright: the fake has the surface of the API."""
+    return fake
+
+
+def case(ordinal: int, status: CaseStatus = CaseStatus.PASSED, **fields: Any) -> CaseView:
+    values: dict[str, Any] = {"arm": "small", "eval_id": f"sql/{ordinal:04}", "style": Style.PASS, "repetition": 0}
+    return CaseView(ordinal=ordinal, status=status, attempts=1, **{**values, **fields})
+
+
+def detail(ordinal: int, said: str, verdict: Verdict = Verdict.PASSED) -> AttemptDetail:
+    turn = TurnRecord(
+        session=0,
+        index=0,
+        sequence=0,
+        input=TurnInput("hello"),
+        status=TurnStatus.COMPLETED,
+        events=(Message(Role.USER, "hello"), Message(Role.ASSISTANT, said)),
+        data=None,
+        usage=None,
+        coverage=COMPLETE_COVERAGE,
+        started_at=0.0,
+        duration=0.5,
+    )
+    row = AssertionRow(
+        index=0,
+        name="check",
+        scope="value",
+        criterion={"includes": "sunny"},
+        policy=AssertionPolicy(),
+        outcome=AssertionResult(result=Result.MATCHED),
+        holds=True,
+        source="evals/sql.eval.py:7",
+    )
+    view = AttemptView(
+        attempt=1 << 40 | ordinal,
+        case=ordinal,
+        number=1,
+        outcome=Outcome.COMPLETED,
+        settles=True,
+        worker="w",
+        started_at=0.0,
+        duration=0.6,
+        verdict=verdict,
+    )
+    return AttemptDetail(view=view, turns=(turn,), assertions=(row,))
+
+
+def progress(settled: int, at: float = 0.0, **fields: Any) -> RunProgress:
+    values: dict[str, Any] = {
+        "at": at,
+        "total": 10,
+        "settled": settled,
+        "passed": settled,
+        "failed": 0,
+        "errored": 0,
+        "running": 2,
+        "rate": 2.0,
+        "cost_usd": 0.0,
+    }
+    return RunProgress(**{**values, **fields})
