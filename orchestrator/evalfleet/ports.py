@@ -239,7 +239,12 @@ class Spawner(Protocol):
 
 
 class Sandbox(Protocol):
-    """An isolated place with files and commands, leased to one attempt. Paths are relative to `workdir`."""
+    """An isolated place with files and commands, leased to one attempt. Paths are relative to `workdir`.
+
+    A program that can't be started ends with exit code 127 (not found) or 126. File operations raise
+    FileNotFoundError, IsADirectoryError, and PermissionError for a path or link that leads out of `workdir`.
+    Everything raises AttemptFailure of kind sandbox: SANDBOX_CLOSED after `close`, SANDBOX_LOST when it is gone.
+    """
 
     @property
     def id(self) -> str: ...
@@ -247,19 +252,35 @@ class Sandbox(Protocol):
     @property
     def workdir(self) -> str: ...
 
-    async def run(self, command: Command) -> CommandResult: ...
+    async def run(self, command: Command) -> CommandResult:
+        """Run to the command's own exit; what it left in the background lives on until `close`."""
+        ...
 
     async def read(self, path: str) -> bytes: ...
 
-    async def write(self, path: str, data: bytes) -> None: ...
+    async def write(self, path: str, data: bytes) -> None:
+        """Replace a file's content, making missing parents."""
+        ...
 
-    async def upload(self, source: Path, target: str) -> None: ...
+    async def upload(self, source: Path, target: str) -> None:
+        """Copy a file, or a directory's content; `target` is the copy's own name."""
+        ...
 
-    async def download(self, source: str, target: Path) -> None: ...
+    async def download(self, source: str, target: Path) -> None:
+        """Copy a file, or a directory's content; `target` is the copy's own name."""
+        ...
 
     async def close(self) -> None:
         """End every process and remove everything. May be called twice."""
         ...
+
+
+@runtime_checkable
+class Unenforced(Protocol):
+    """What a sandbox also is when its backend can't enforce all of the spec: each notice belongs in the record."""
+
+    @property
+    def notices(self) -> tuple[str, ...]: ...
 
 
 class SandboxProvider(Protocol):

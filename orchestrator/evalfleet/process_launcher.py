@@ -29,7 +29,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 
 #: What a supervisor reports, a line each: `exit 0`, `signal 9`, `error 2 program` (an errno, and what it is
-#: about: program or cwd), and `gone` once nothing of the command's tree is left.
+#: about: program, cwd or supervisor), and `gone` once nothing of the command's tree is left.
 EXIT, SIGNAL, ERROR, GONE = "exit", "signal", "error", "gone"
 
 _LINUX = sys.platform == "linux"
@@ -79,7 +79,7 @@ class Launcher:
         try:
             pid = os.fork()
         except OSError as error:
-            os.write(control, f"{ERROR} {error.errno} launcher\n".encode())
+            os.write(control, f"{ERROR} {error.errno} supervisor\n".encode())
         else:
             if pid == 0:
                 self._requests.close()

@@ -199,6 +199,8 @@ class SystemSpawner:
 
 
 def _encode(command: Command, env: Mapping[str, str]) -> bytes:
+    if not command.argv:
+        raise OSError(errno.EINVAL, "a command needs a program")
     try:
         return process_launcher.encode_request(command.argv, os.path.abspath(command.cwd or ""), env)
     except UnicodeEncodeError as error:
@@ -212,8 +214,10 @@ def _ending(report: str | None, command: Command) -> tuple[int | None, int | Non
         raise InfrastructureError(f"how {program!r} ended is unknown: its supervisor went away, or the sandbox closed")
     kind, value, *about = report.split()
     number = int(value)
+    if kind == process_launcher.ERROR and about == ["supervisor"]:
+        raise InfrastructureError(f"no process can be started for {program!r}: {os.strerror(number)}")
     if kind == process_launcher.ERROR:
-        raise OSError(number, os.strerror(number), {"cwd": command.cwd, "program": program}.get(about[0]))
+        raise OSError(number, os.strerror(number), command.cwd if about == ["cwd"] else program)
     return (number, None) if kind == process_launcher.EXIT else (None, number)
 
 
