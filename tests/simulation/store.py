@@ -11,7 +11,6 @@ from evalfleet.model.record import (
     Claim,
     CommitBatch,
     Committed,
-    IntentKind,
     OpenIntent,
     PendingCase,
 )
@@ -48,7 +47,7 @@ class SimStore:
         self.tables = Tables()
         self.history: list[tuple[float, Tables]] = []
         self.down_until = 0.0
-        self.claims: list[tuple[int, str]] = []
+        self.claimed: list[tuple[float, int]] = []
 
     def claim(self, me: str, now: float, *, takeover: bool) -> Claim | None:
         t = self.tables
@@ -57,7 +56,7 @@ class SimStore:
             return None
         t.epoch += 1
         t.holder, t.beat = me, now
-        self.claims.append((t.epoch, me))
+        self.claimed.append((now, t.epoch))
         errored = sum(1 for a in t.settlements.values() if a is not None and t.attempts[a].outcome is Outcome.ERRORED)
         return Claim(
             run_key=1,
@@ -84,9 +83,7 @@ class SimStore:
         t.beat = now
         inserted, settled, settled_cases = set[int](), set[int](), set[int]()
         for lost in batch.lost:
-            t.attempts.setdefault(
-                lost.attempt, Row(lost.attempt, lost.case, Outcome.INTERRUPTED, blamed=lost.blamed)
-            )
+            t.attempts.setdefault(lost.attempt, Row(lost.attempt, lost.case, Outcome.INTERRUPTED, blamed=lost.blamed))
             t.intents.pop(lost.attempt, None)
         for write in batch.attempts:
             seal = write.sealed
@@ -132,7 +129,3 @@ class SimStore:
             return False
         self.tables = self.history.pop()[1]
         return True
-
-
-def is_external(intent: OpenIntent) -> bool:
-    return intent.kind is IntentKind.EXTERNAL

@@ -15,7 +15,7 @@ from typing import Any
 
 from evalfleet.errors import FailureKind
 from evalfleet.model.case import Case
-from evalfleet.model.record import EncodedRows, SealedAttempt
+from evalfleet.model.record import CommitBatch, EncodedRows, SealedAttempt
 from evalfleet.model.verdict import Outcome, RunStatus, Style, Verdict
 from evalfleet.scheduling import decide as decide_module
 from evalfleet.scheduling.events import (
@@ -75,6 +75,16 @@ class WorkerProcess:
     deferred: list[Callable[[], None]] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Transaction:
+    """A batch on its way to the store, under the epoch and by the incarnation that sent it."""
+
+    batch: CommitBatch
+    epoch: int
+    incarnation: int
+    sent_at: float
+
+
 @dataclass
 class CoordinatorProcess:
     """A coordinator: the product's state, alive or paused, with what waits for it meanwhile."""
@@ -87,7 +97,6 @@ class CoordinatorProcess:
     waiting: list[Event] = field(default_factory=list)
     incarnation: int = 0
     ended: bool = False
-    seq: int = 0
     kept: list[tuple[float, Any]] = field(default_factory=list)
     highest: dict[str, int] = field(default_factory=dict)
     failed_over: bool = False
@@ -215,7 +224,7 @@ class World:
         if process.generation < newest:
             raise Violation("a restarted coordinator took over the run of a newer one")
         process.state = begin(claim, self.policy, self.now, self.now, adoption=adoption)
-        process.epoch, process.seq = claim.epoch, claim.commit_seq
+        process.epoch = claim.epoch
         process.kept, process.highest, process.waiting = [], {}, []
         process.incarnation += 1
         self.tick(process, process.incarnation)
@@ -253,7 +262,7 @@ class World:
         if self.now >= process.paused_until and self.now >= self.store.down_until:
             if self.store.holds(process.epoch):
                 self.store.tables.beat = self.now
-                self.deliver(process, EpochConfirmed())
+                self.deliver(process, EpochConfirmed(self.now))
             else:
                 self.deliver(process, FencedOff())
         self.after(2.0, lambda: self.beat(process, incarnation))
@@ -295,7 +304,7 @@ class World:
                 case Reply():
                     self.reply(process, decision)
                 case Write():
-                    self.write(process, decision.batch, process.incarnation)
+                    self.write(process, Transaction(decision.batch, process.epoch, process.incarnation, self.now))
                 case LoadPage():
                     self.load(process, decision, process.incarnation)
                 case KillWorker():
@@ -311,45 +320,47 @@ class World:
         worker = self.workers[decision.worker]
         if decision.reply.grants and decision.seq < process.highest.get(decision.worker, -1):
             raise Violation("a grant was put into the reply to an overtaken poll")
-        if decision.reply.grants and not self.store.holds(process.epoch):
-            if self.now - self.store.tables.beat > self.policy.lease_ttl / 2:
-                raise Violation("a fenced coordinator granted a lease")
+        newer = [at for at, epoch in self.store.claimed if epoch > process.epoch]
+        if decision.reply.grants and newer and self.now - newer[0] > self.policy.lease_ttl / 2:
+            raise Violation("a fenced coordinator granted a lease")
         self.send(worker, lambda: self.receive(worker, decision.seq, decision.reply))
 
-    def write(self, process: CoordinatorProcess, batch: Any, incarnation: int) -> None:
+    def write(self, process: CoordinatorProcess, txn: Transaction) -> None:
         if self.now < self.store.down_until:
-            self.after(0.5, lambda: self.write(process, batch, incarnation))
+            self.after(0.5, lambda: self.write(process, txn))
             return
-        if not self.store_accepts(process):
-            self.after(0.01, lambda: self.deliver(process, FencedOff()))
+        if not self.begins(process, txn):
+            self.after(0.01, lambda: self._hand_back(process, txn, FencedOff()))
             return
-        self.after(self.random.uniform(0.001, 0.05), lambda: self.apply(process, batch, incarnation))
+        self.after(self.random.uniform(0.001, 0.05), lambda: self.apply(process, txn))
 
-    def store_accepts(self, process: CoordinatorProcess) -> bool:
+    def begins(self, process: CoordinatorProcess, txn: Transaction) -> bool:
         """The check at the start of a transaction; the one that counts is at its end."""
-        return self.store.holds(process.epoch) or process.failed_over
+        return self.store.holds(txn.epoch) or process.failed_over
 
-    def apply(self, process: CoordinatorProcess, batch: Any, incarnation: int) -> None:
+    def apply(self, process: CoordinatorProcess, txn: Transaction) -> None:
         if self.now < self.store.down_until:
-            self.write(process, batch, incarnation)
+            if self._alive(process, txn.incarnation):
+                self.write(process, txn)
             return
-        if process.failed_over and self._alive(process, incarnation):
+        if process.failed_over and self._alive(process, txn.incarnation):
             self.replay(process)
-        if not self.fence(process):
-            self.deliver(process, FencedOff())
+            txn = Transaction(txn.batch, process.epoch, txn.incarnation, self.now)
+        if not self.fence(txn):
+            self._hand_back(process, txn, FencedOff())
             return
-        result = self.store.commit(batch, process.epoch, self.now)
-        process.seq = result.commit_seq
-        process.kept = [(t, b) for t, b in process.kept if self.now - t < 60] + [(self.now, batch)]
-        if self._alive(process, incarnation):
-            self.after(self.random.uniform(0.001, 0.02), lambda: self._hand_back(process, incarnation, result))
+        result = self.store.commit(txn.batch, txn.epoch, self.now)
+        process.kept = [(t, b) for t, b in process.kept if self.now - t < 60] + [(self.now, txn.batch)]
+        self.after(
+            self.random.uniform(0.001, 0.02), lambda: self._hand_back(process, txn, CommitDone(result, txn.sent_at))
+        )
 
-    def fence(self, process: CoordinatorProcess) -> bool:
-        return self.store.holds(process.epoch)
+    def fence(self, txn: Transaction) -> bool:
+        return self.store.holds(txn.epoch)
 
-    def _hand_back(self, process: CoordinatorProcess, incarnation: int, result: Any) -> None:
-        if self._alive(process, incarnation):
-            self.deliver(process, CommitDone(result))
+    def _hand_back(self, process: CoordinatorProcess, txn: Transaction, event: Event) -> None:
+        if self._alive(process, txn.incarnation):
+            self.deliver(process, event)
 
     def replay(self, process: CoordinatorProcess) -> None:
         """The recorder saw an older commit number after a reconnect: claim anew and repeat what it kept."""
@@ -373,13 +384,15 @@ class World:
         self.after(self.random.uniform(0.001, 0.03), read)
 
     def finish(self, process: CoordinatorProcess, decision: Finish) -> None:
+        if process.failed_over:
+            self.replay(process)
         if not self.store.holds(process.epoch):
             process.ended, process.state = True, None
             return
         for worker in self.workers.values():
-            if worker.alive and worker.generation == process.generation and not worker.was_silent:
-                if worker.state.sealed or worker.running:
-                    raise Violation("the run finished while a worker held a sealed attempt")
+            ours = worker.alive and worker.generation == process.generation and not worker.was_silent
+            if ours and (worker.state.sealed or worker.running):
+                raise Violation("the run finished while a worker held a sealed attempt")
         spent = process.state.spent_usd if process.state is not None else 0.0
         if abs(spent - self.store.spent()) > 1e-9 and not process.replayed:
             raise Violation(f"cost counted {spent}, recorded {self.store.spent()}")
@@ -398,7 +411,7 @@ class World:
         if not worker.alive or worker.state.stopped or self.defer(worker, lambda: self.exchange(worker)):
             return
         worker.flush_due = False
-        request = worker.state.request()
+        request = worker.state.request(self.now)
         worker.outstanding = request.seq
         self.send(worker, lambda: self.arrive(worker, request))
         self.after(HOLD + 10, lambda: self.time_out(worker, request.seq))
@@ -417,14 +430,13 @@ class World:
     def receive(self, worker: WorkerProcess, seq: int, reply: ExchangeReply) -> None:
         if not worker.alive or self.defer(worker, lambda: self.receive(worker, seq, reply)):
             return
-        if self.check_contact(worker) is Contact.LOST and not reply.acks and not reply.grants:
-            pass
+        self.check_contact(worker)
         before = dict(worker.state.sealed)
         grants, commands = worker.state.receive(seq, reply, self.now)
         for attempt, seal in before.items():
             if attempt not in worker.state.sealed:
                 self.dropped[attempt] = (seal.case, seal.outcome, worker.was_silent)
-                if attempt not in self.store.tables.attempts and not self.lossy():
+                if attempt not in self.store.tables.attempts and not self.failing_over():
                     raise Violation(f"attempt {attempt:#x} was acknowledged before it was durable")
         for grant in grants:
             self.start(worker, grant)
@@ -435,9 +447,9 @@ class World:
             worker.outstanding = None
             self.exchange(worker)
 
-    def lossy(self) -> bool:
-        process = self.coordinator
-        return process is not None and process.failed_over
+    def failing_over(self) -> bool:
+        """Whether a commit was lost that its coordinator has yet to replay."""
+        return self.coordinator is not None and self.coordinator.failed_over
 
     def start(self, worker: WorkerProcess, grant: Grant) -> None:
         self.check_start(worker, grant)
@@ -535,7 +547,7 @@ class World:
 
     def crash_coordinator(self) -> None:
         process = self.coordinator
-        if process is None or process.ended or process.state is None:
+        if process is None or process.ended or process.state is None or process.failed_over:
             return
         process.state, process.incarnation = None, process.incarnation + 1
         process.paused_until = 0.0
@@ -571,7 +583,7 @@ class World:
 
     def kill_driver(self) -> None:
         process = self.coordinator
-        if process is None or process.ended:
+        if process is None or process.ended or process.failed_over:
             return
         process.ended, process.state = True, None
         for worker in self.workers.values():

@@ -47,7 +47,7 @@ def finish_when_due(state: RunState, now: float) -> None:
     reported = (
         state.adoption is Adoption.ROSTER
         and state.roster is not None
-        and all(name in state.workers and state.workers[name].seq >= 0 for name in state.roster)
+        and all(name in state.workers and state.workers[name].epoch_seen >= state.epoch for name in state.roster)
     )
     if not reported and now < state.adoption_ends:
         return

@@ -46,10 +46,11 @@ def decide(state: RunState, event: Event, now: float) -> list[Decision]:
         case PageRead():
             settling.page_read(state, event)
         case CommitDone():
-            state.confirmed_at, state.epoch = now, event.result.epoch
+            state.confirmed_at = max(state.confirmed_at, event.asked_at)
+            state.epoch = event.result.epoch
             settling.committed(state, event.result, now)
         case EpochConfirmed():
-            state.confirmed_at = now
+            state.confirmed_at = max(state.confirmed_at, event.asked_at)
         case FencedOff():
             return _leave(state, now)
         case StopAsked():
@@ -133,7 +134,7 @@ def _replies(state: RunState, now: float) -> list[Decision]:
             continue
         if state.over:
             worker.commands.append(WorkerCommand(CommandKind.STOP))
-        news = worker.acks or worker.grants or worker.commands
+        news = worker.acks or worker.grants or worker.commands or worker.epoch_seen < state.epoch
         if news or now - worker.poll_since >= state.policy.hold:
             decisions.append(_reply(state, worker, now))
     return decisions

@@ -49,12 +49,17 @@ class PageRead:
 
 @dataclass(frozen=True, slots=True)
 class CommitDone:
+    """A commit took effect. `asked_at` is when it was sent, on the coordinator's monotonic clock."""
+
     result: Committed
+    asked_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class EpochConfirmed:
-    """The store answered and the epoch is still ours."""
+    """The store said that the epoch is ours. `asked_at` is when it was asked: the answer may lie long in a queue."""
+
+    asked_at: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ def exchanged(state: RunState, request: ExchangeRequest, now: float) -> list[Dec
     overtaken: list[Decision] = [Reply(worker.id, worker.poll, empty)] if worker.poll is not None else []
     worker.seq, worker.poll, worker.poll_since, worker.heard_at = request.seq, request.seq, now, now
     worker.lanes, worker.rss, worker.reachable = request.lanes, request.rss, True
+    worker.epoch_seen = max(worker.epoch_seen, request.epoch_seen)
     worker.busy = bool(request.live or request.sealed)
     _reconcile(state, worker, request, now)
     announcing = sum(1 for lease in worker.leases.values() if state.cases[lease.ordinal].phase is Phase.ANNOUNCING)

@@ -6,6 +6,7 @@ from evalfleet.errors import FailureKind
 from evalfleet.model.record import (
     AttemptWrite,
     Committed,
+    IntentKind,
     LostAttempt,
     PendingCase,
     SealedAttempt,
@@ -31,7 +32,8 @@ def sealed(state: RunState, worker: WorkerView, seal: SealedAttempt, now: float)
         lease = grants.release(state, case)
         if lease is not None and lease.announced:
             state.buffer.closed.append(seal.attempt)
-    elif state.open_intents.pop(seal.attempt, None) is not None:
+    elif (intent := state.open_intents.pop(seal.attempt, None)) is not None:
+        case.external = case.external or intent.kind is IntentKind.EXTERNAL
         state.buffer.closed.append(seal.attempt)
     if case.lease is None:
         case.phase = Phase.COMMITTING

@@ -125,13 +125,15 @@ class OpenCase:
 class WorkerView:
     """What is known of one worker incarnation. `poll` is the seq of its open poll, None when answered.
 
-    `durable` names committed attempts that its last list still held; `acks`, `grants` and `commands` wait for
-    its next reply.
+    `epoch_seen` is the epoch of the last reply it had when it called: only a list that was made after a reply of
+    this epoch is surely newer than every earlier grant. `durable` names committed attempts that its last list
+    still held; `acks`, `grants` and `commands` wait for its next reply.
     """
 
     id: str
     heard_at: float
     seq: int = -1
+    epoch_seen: int = 0
     poll: int | None = None
     poll_since: float = 0.0
     answered_at: float = 0.0

@@ -28,6 +28,9 @@ class Contact(StrEnum):
 class WorkerState:
     """What one worker incarnation holds. Times are on its own monotonic clock.
 
+    `sent_at` is when the newest call was made, `answered_at` when the last answered one was: the coordinator
+    counts a lease from no earlier instant, so a worker that counts from it never outlives its lease.
+
     `live` maps running attempts to their case ordinal; `sealed` keeps every attempt until it is acknowledged.
     `body_limit` bounds the bytes of sealed attempts in one call; the others are listed as live.
     """
@@ -38,15 +41,17 @@ class WorkerState:
     answered_at: float
     body_limit: int = 1 << 20
     seq: int = 0
+    sent_at: float = 0.0
     epoch: int = 0
     stopped: bool = False
     draining: bool = False
     live: dict[int, int] = field(default_factory=dict[int, int])
     sealed: dict[int, SealedAttempt] = field(default_factory=dict[int, SealedAttempt])
 
-    def request(self, rss: int = 0) -> ExchangeRequest:
-        """The next call: the whole present state under a higher number."""
+    def request(self, now: float, rss: int = 0) -> ExchangeRequest:
+        """The next call: the whole present state under a higher number. `rss` is in bytes."""
         self.seq += 1
+        self.sent_at = now
         carried: list[SealedAttempt] = []
         held = [LiveAttempt(attempt, case) for attempt, case in self.live.items()]
         size = 0
@@ -69,14 +74,15 @@ class WorkerState:
         )
 
     def receive(self, seq: int, reply: ExchangeReply, now: float) -> tuple[list[Grant], list[WorkerCommand]]:
-        """Take in a reply; one to an older call or of an older epoch is ignored.
+        """Take in a reply; one to an older call, of an older epoch or read too late is ignored.
 
         Returns the grants to start and the commands to carry out.
         """
-        if seq != self.seq or reply.epoch < self.epoch:
+        too_late = now - self.sent_at >= self.lease_ttl / 2
+        if seq != self.seq or reply.epoch < self.epoch or too_late:
             return [], []
         self.epoch = reply.epoch
-        self.answered_at = now
+        self.answered_at = self.sent_at
         for attempt in reply.acks:
             self.sealed.pop(attempt, None)
         fresh = [g for g in reply.grants if g.attempt not in self.live and g.attempt not in self.sealed]
