@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 #: Each command's module under `evalfleet.cli.commands` and its line in the overview.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": ("init", "Write a project that runs as it is."),
+    "list": ("list_evals", "List the project's evals."),
     "try": ("try_cases", "Run a few cases here and now, and print what happened."),
     "submit": ("submit", "Run an experiment."),
     "resume": ("resume", "Go on with a run over what is not settled."),
@@ -32,6 +33,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "watch": ("watch", "Follow a run until it ends."),
     "runs": ("runs", "List runs, newest first."),
     "show": ("show", "List a run's cases, or show one with its evidence."),
+    "db": ("db", "The record store: its schema and its address."),
+    "doctor": ("doctor", "Look at everything that a run needs on this machine."),
     "report": ("report", "Write a run's report as text, JSON, Markdown or JUnit."),
 }
 

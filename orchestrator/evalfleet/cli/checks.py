@@ -1,0 +1,148 @@
+"""What `orchestrate doctor` looks at: each check says what it found and, when that is no good, what to do."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import resource
+import shutil
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from evalfleet import processes
+from evalfleet.errors import ConfigurationError, EvalfleetError, describe
+from evalfleet.plugins import adapter_factories, sandbox_factories
+from evalfleet.settings import Settings
+from evalfleet.store.connection import connect, place
+from evalfleet.store.opening import open_store
+
+OLDEST, NEWEST = (3, 11), (3, 13)
+LEAST_DISK, GOOD_DISK = 1 << 30, 5 << 30
+GOOD_DESCRIPTORS = 4096
+_UNSHARE_SECONDS = 10.0
+
+
+class State(StrEnum):
+    """`warning` costs speed or a feature; with `bad` runs fail."""
+
+    GOOD = "good"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding. `advice` is set unless the state is good."""
+
+    name: str
+    state: State
+    found: str
+    advice: str | None = None
+
+
+async def checks(settings: Settings) -> AsyncIterator[Check]:
+    """Every check in turn, the quick ones first. Starts the embedded record store unless another is configured."""
+    yield check_python(sys.version_info[:2])
+    yield check_state_directory(settings.state_dir)
+    yield check_disk(settings.state_dir, shutil.disk_usage(_existing(settings.state_dir)).free)
+    yield check_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    yield check_bytecode("ray")
+    yield await check_user_namespaces()
+    yield check_plugins("adapters", adapter_factories())
+    yield check_plugins("sandboxes", sandbox_factories())
+    yield await check_record_store(settings)
+
+
+def check_python(version: tuple[int, ...]) -> Check:
+    found = ".".join(str(part) for part in version)
+    if OLDEST <= version[:2] <= NEWEST:
+        return Check("python", State.GOOD, found)
+    return Check("python", State.BAD, found, "use Python 3.11, 3.12 or 3.13")
+
+
+def check_state_directory(directory: Path) -> Check:
+    existing = _existing(directory)
+    if os.access(existing, os.W_OK | os.X_OK):
+        return Check("state directory", State.GOOD, str(directory))
+    advice = "set EVALFLEET_HOME to a writable directory"
+    return Check("state directory", State.BAD, f"{existing} is not writable", advice)
+
+
+def check_disk(directory: Path, free: int) -> Check:
+    found = f"{free / (1 << 30):.1f} GiB free at {directory}"
+    if free >= GOOD_DISK:
+        return Check("disk", State.GOOD, found)
+    state = State.WARNING if free >= LEAST_DISK else State.BAD
+    return Check("disk", state, found, "make room, or set EVALFLEET_HOME to a larger disk")
+
+
+def check_descriptors(limit: int) -> Check:
+    if limit == resource.RLIM_INFINITY or limit >= GOOD_DESCRIPTORS:
+        return Check("open files", State.GOOD, f"limit {'none' if limit == resource.RLIM_INFINITY else limit}")
+    return Check("open files", State.WARNING, f"limit {limit}", f"ulimit -n {GOOD_DESCRIPTORS}")
+
+
+def check_bytecode(package: str) -> Check:
+    """Without cached bytecode every process of a package's own compiles it again: seconds at each start."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        return Check(package, State.BAD, "not installed", f"pip install {package}, or run with --inline")
+    if Path(importlib.util.cache_from_source(spec.origin)).is_file():
+        return Check(package, State.GOOD, "installed and compiled")
+    advice = f"{sys.executable} -m compileall -q {Path(spec.origin).parent}"
+    return Check(package, State.WARNING, "installed without bytecode, so it starts two to three times slower", advice)
+
+
+async def check_user_namespaces() -> Check:
+    advice = "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces)"
+    try:
+        done = await processes.run(("unshare", "--user", "true"), timeout=_UNSHARE_SECONDS)
+    except OSError:
+        return Check("user namespaces", State.WARNING, "there is no program `unshare` to try them with", advice)
+    if done.ok:
+        return Check("user namespaces", State.GOOD, "allowed")
+    return Check("user namespaces", State.WARNING, "refused: no sandbox can use them", advice)
+
+
+def check_plugins(what: str, factories: Mapping[str, Any]) -> Check:
+    """Whether each installed one can be imported."""
+    broken: list[str] = []
+    for name in factories:
+        try:
+            factories[name]
+        except ConfigurationError as error:
+            broken.append(str(error))
+    if broken:
+        return Check(what, State.WARNING, "; ".join(broken), "install what is missing, or remove the package")
+    return Check(what, State.GOOD, ", ".join(factories) or "none")
+
+
+async def check_record_store(settings: Settings) -> Check:
+    """Whether it can be used, and what a commit survives there."""
+    embedded = f"embedded, in {settings.state_dir / 'postgres'}"
+    where = embedded if settings.database_url is None else place(settings.database_url)
+    try:
+        async with open_store(settings) as url, await connect(url, autocommit=True) as connection:
+            shown = [await (await connection.execute(f"SHOW {name}")).fetchone() for name in _SHOWN]
+    except EvalfleetError as error:
+        return Check("record store", State.BAD, f"{where}: {describe(error)}", "see `orchestrate db --help`")
+    version, fsync, commit, standbys = (str(row[0]) if row else "" for row in shown)
+    found = f"{where}, Postgres {version}"
+    if "off" in (fsync, commit):
+        return Check(
+            "record store", State.WARNING, f"{found}: a crash may lose commits", "set fsync and synchronous_commit on"
+        )
+    survives = "failover, by a synchronous standby" if standbys else "a restart of the server"
+    return Check("record store", State.GOOD, f"{found}; commits survive {survives}")
+
+
+_SHOWN = ("server_version", "fsync", "synchronous_commit", "synchronous_standby_names")
+
+
+def _existing(path: Path) -> Path:
+    """The nearest folder at or above `path` that exists."""
+    return next(folder for folder in (path, *path.parents) if folder.exists())

@@ -1,0 +1,81 @@
+"""`orchestrate list`: the evals of a project."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalfleet.cli import options
+from evalfleet.cli.application import Application, pass_application
+from evalfleet.errors import ConfigurationError
+from evalfleet.model.definition import EvalDefinition
+from evalfleet.planning.dataset import Dataset
+from evalfleet.planning.discover import Catalog, discover, find_project
+from evalfleet.reports.figures import count
+from evalfleet.reports.tables import columns
+from evalfleet.reports.visible import visible_line
+
+HEADERS = ("eval", "style", "rows", "tags", "description")
+
+
+@click.command("list")
+@options.prefixes_argument
+@click.option(
+    "--project",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=".",
+    help="Where to look for it.",
+)
+@options.json_option
+@pass_application
+def command(application: Application, prefixes: tuple[str, ...], project: Path) -> None:
+    """List the evals of the project here or above, or only those whose ids start with a PREFIX.
+
+    Imports every eval file and reads every dataset, so everything that is wrong with them is reported.
+    """
+    catalog = discover(find_project(project))
+    rows = [_row(catalog, definition) for definition in _chosen(catalog, prefixes)]
+    if application.json:
+        for row in rows:
+            application.value(row)
+        return
+    application.lines(columns(HEADERS, [_cells(row) for row in rows]))
+    cases = sum(row["rows"] or 1 for row in rows)
+    application.note(f"{count(len(rows))} evals, {count(cases)} cases for each arm and repetition")
+
+
+def _chosen(catalog: Catalog, prefixes: Sequence[str]) -> list[EvalDefinition]:
+    if not catalog.definitions:
+        raise ConfigurationError(f"there is no eval below {catalog.project / 'evals'} (orchestrate init writes one)")
+    for prefix in prefixes:
+        if not any(definition.id.startswith(prefix) for definition in catalog.definitions):
+            raise ConfigurationError(f"no eval id starts with {prefix!r} (orchestrate list shows all)")
+    if not prefixes:
+        return list(catalog.definitions)
+    return [definition for definition in catalog.definitions if definition.id.startswith(tuple(prefixes))]
+
+
+def _row(catalog: Catalog, definition: EvalDefinition) -> dict[str, Any]:
+    rows = sum(1 for _ in definition.rows.rows()) if isinstance(definition.rows, Dataset) else None
+    return {
+        "eval": definition.id,
+        "style": definition.style.value,
+        "rows": rows,
+        "tags": list(definition.tags),
+        "description": definition.description,
+        "file": str(catalog.files[definition.id].relative_to(catalog.project)),
+        "line": definition.place.line if definition.place is not None else None,
+    }
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        row["eval"],
+        row["style"],
+        "" if row["rows"] is None else count(row["rows"]),
+        visible_line(", ".join(row["tags"])),
+        visible_line(row["description"] or ""),
+    )
