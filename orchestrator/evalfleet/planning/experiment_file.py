@@ -55,6 +55,23 @@ def load_experiment(
     return check.loaded(path)
 
 
+def restore_experiment(
+    snapshot: Mapping[str, Any], path: Path, factories: Mapping[str, AdapterFactory]
+) -> LoadedExperiment:
+    """The loaded experiment that `snapshot` was taken of, for a worker or a resumed run; `path` says where its
+    relative paths start. Raises DefinitionError when this installation can't load it any more."""
+    source = Source(str(path), dict(snapshot), {})
+    try:
+        experiment = Experiment.from_snapshot(snapshot)
+        arms = planned_arms(experiment)
+        options = {arm.name: _options_of(factories[arm.settings.adapter], arm) for arm in arms}
+    except ValidationError as error:
+        raise DefinitionError("INVALID_SNAPSHOT", list(validation_problems(source, error))) from error
+    except ConfigurationError as error:
+        raise DefinitionError("INVALID_SNAPSHOT", [source.problem("BROKEN_ADAPTER", str(error), ())]) from error
+    return LoadedExperiment(experiment=experiment, path=path, source=source, arms=arms, options=options)
+
+
 def validation_problems(source: Source, error: ValidationError, prefix: yaml_source.Path = ()) -> Iterator[Problem]:
     """One Problem per place from a pydantic error, below `prefix`."""
     seen: set[yaml_source.Path] = set()
@@ -157,9 +174,8 @@ class _Check:
     def _options(self, arm: ArmPlan) -> BaseModel | None:
         if arm.settings.adapter not in self._factories:
             return None
-        factory = self._factories[arm.settings.adapter]
         try:
-            return factory.options.model_validate_json(json.dumps(dict(arm.settings.options)))
+            return _options_of(self._factories[arm.settings.adapter], arm)
         except ValidationError as error:
             if arm.varied:
                 first = error.errors(include_url=False, include_input=False)[0]
@@ -198,6 +214,10 @@ def _mapping(value: Any, *path: str | int) -> dict[str, Any]:
     for part in path:
         value = cast("dict[Any, Any]", value).get(part) if isinstance(value, dict) else None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _options_of(factory: AdapterFactory, arm: ArmPlan) -> BaseModel:
+    return factory.options.model_validate_json(json.dumps(dict(arm.settings.options)))
 
 
 def _validate(factory: AdapterFactory, options: Any) -> ValidationError | None:

@@ -1,0 +1,55 @@
+"""Digests by name over everything a run's definition consists of: what a resumed run may not find changed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from evalfleet.model.canonical import digest
+from evalfleet.model.experiment import Experiment
+from evalfleet.planning.arm_probe import PlannedArm
+from evalfleet.planning.fingerprint import FingerprintParts
+from evalfleet.planning.items import DatasetRecord
+from evalfleet.planning.select import Narrowing
+
+#: Parts of an experiment that may change between submit and resume: they shape no attempt and no denominator.
+_FREE = frozenset(
+    {"name", "description", "limits", "budget", "retry", "writes", "accept", "reporters", "isolation", "reuse"}
+)
+_FREE_OF_ARM = frozenset({"labels", "description"})
+
+
+def definition_digests(
+    experiment: Experiment,
+    narrowing: Narrowing,
+    arms: Sequence[PlannedArm],
+    evals: Mapping[str, FingerprintParts],
+    datasets: Sequence[DatasetRecord],
+) -> dict[str, str]:
+    """Digest by name: `arms.small.model`, `eval weather/brooklyn source`, `dataset data/sql.jsonl`."""
+    result = dict(_experiment(experiment))
+    result["command line"] = digest([narrowing.prefixes, narrowing.tags, narrowing.arms])
+    for arm in arms:
+        result |= {f"arm {arm.name} {field}": arm.parts.fields[field] for field in ("adapter", "agent", "target")}
+    for name, parts in evals.items():
+        result |= {f"eval {name} {field}": value for field, value in parts.fields.items()}
+    result |= {f"dataset {record.uri}": record.sha256 for record in datasets}
+    return result
+
+
+def changed_definition(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    """Names whose digests differ, or that stand on one side only, in the order of `after`."""
+    return tuple(name for name in dict.fromkeys([*after, *before]) if before.get(name) != after.get(name))
+
+
+def _experiment(experiment: Experiment) -> Iterator[tuple[str, str]]:
+    for key, value in experiment.snapshot().items():
+        if key == "arms":
+            for name, arm in cast("dict[str, dict[str, Any]]", value).items():
+                yield from (
+                    (f"arms.{name}.{part}", digest(item)) for part, item in arm.items() if part not in _FREE_OF_ARM
+                )
+        elif key == "evals":
+            yield from ((f"evals.{part}", digest(item)) for part, item in cast("dict[str, Any]", value).items())
+        elif key not in _FREE:
+            yield key, digest(value)

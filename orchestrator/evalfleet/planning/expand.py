@@ -1,0 +1,92 @@
+"""Items and arms to Cases: the frozen denominator, in an order whose beginning represents the whole. Pure.
+
+Planned order: repetitions outermost, then the items permuted by the experiment's seed, then the arms. So every
+prefix of a run holds each arm equally often (±1 item), samples the Evals at random, and repeats none before all
+were tried once. The permutation sorts by a hash of seed and content: the same rows come in the same order
+however their file is sorted, and a larger `limit` extends a smaller one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from evalfleet.model.case import Case
+from evalfleet.model.ids import sha256
+from evalfleet.model.verdict import Style
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One Eval to run against every arm. `row` is the row's canonical JSON.
+
+    `occurrence` counts, from 0, items before it with the same definition and content, so that a row which stands
+    twice is two samples.
+    """
+
+    definition: str
+    eval_id: str
+    style: Style
+    row: bytes | None = None
+    occurrence: int = 0
+    tags: tuple[str, ...] = ()
+    external: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ArmIdentity:
+    """What an arm adds to a Case: its name, and per definition id the digest of all that shapes an attempt.
+
+    `prints` is None when the arm's agent can't be fingerprinted.
+    """
+
+    name: str
+    prints: Mapping[str, str] | None
+
+
+def expand(arms: Sequence[ArmIdentity], items: Iterable[Item], repetitions: int) -> Iterator[Case]:
+    """Every Case in planned order, one at a time. `items` is iterated once a repetition, in planned order."""
+    ordinal = 0
+    for repetition in range(repetitions):
+        for item in items:
+            shared = _shared(item)
+            for arm in arms:
+                yield Case(
+                    ordinal=ordinal,
+                    arm=arm.name,
+                    eval_id=item.eval_id,
+                    definition=item.definition,
+                    style=item.style,
+                    repetition=repetition,
+                    content=sha256(f"{arm.name}\n{item.definition}\n{shared}".encode()),
+                    fingerprint=_fingerprint(arm, item, shared),
+                    row=item.row,
+                    tags=item.tags,
+                    external=item.external,
+                )
+                ordinal += 1
+
+
+def content_key(definition: str, row: bytes | None) -> int:
+    """64 bits that identify an item by content, whatever its position."""
+    return int.from_bytes(blake2b(definition.encode() + b"\n" + (row or b""), digest_size=8).digest(), "big")
+
+
+def planned_order(keys: Sequence[int], seed: int) -> array[int]:
+    """The indices of `keys` permuted by `seed`; equal keys stay together, in their order."""
+    salt = blake2b(str(seed).encode(), digest_size=32).digest()
+    hashed = [blake2b(key.to_bytes(8, "big"), digest_size=8, key=salt).digest() for key in keys]
+    return array("Q", sorted(range(len(keys)), key=hashed.__getitem__))
+
+
+def _shared(item: Item) -> str:
+    row = "" if item.row is None else sha256(item.row)
+    return f"{row}\n{item.occurrence}" if item.occurrence else row
+
+
+def _fingerprint(arm: ArmIdentity, item: Item, shared: str) -> str | None:
+    if arm.prints is None:
+        return None
+    return sha256(f"{arm.prints[item.definition]}\n{shared}".encode())

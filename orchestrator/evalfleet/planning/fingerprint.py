@@ -1,0 +1,108 @@
+"""What makes a past result reusable: digests of everything that shapes an attempt, kept field by field. Pure.
+
+In it: the eval's source closure, its identity and style, its fixture; the row (added per Case); the version of
+the evaluation algorithm; the arm's adapter and version, model, flags, options, target and agent; the resolved
+sandbox plan. Not in it: credentials (only names of secrets exist here), labels, descriptions, limits, budgets,
+concurrency, file times, absolute paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalfleet.model.canonical import digest
+from evalfleet.model.definition import EvalDefinition, SandboxSpec
+from evalfleet.planning.arms import ArmPlan
+from evalfleet.ports import AgentIdentity
+
+#: Raised when matching, folding or scoring changes meaning: results of another version are not carried.
+EVALUATION_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FingerprintParts:
+    """Digests by field name, so that a plan can say which field changed."""
+
+    fields: Mapping[str, str]
+
+    def digest(self) -> str:
+        return digest(dict(self.fields))
+
+    def joined(self, other: FingerprintParts) -> FingerprintParts:
+        return FingerprintParts({**self.fields, **other.fields})
+
+    def changed(self, before: Mapping[str, str]) -> tuple[str, ...]:
+        """Names of the fields that differ from `before`, or stand on one side only."""
+        names = dict.fromkeys([*self.fields, *before])
+        return tuple(name for name in names if self.fields.get(name) != before.get(name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentPrint:
+    """What was found out about an arm's agent: `sources` maps files of its closure to digests, `target` is the
+    target's fingerprint as text."""
+
+    identity: AgentIdentity
+    sources: Mapping[str, str]
+    target: str | None
+
+    @property
+    def missing(self) -> str | None:
+        """Why the agent can't be fingerprinted, or None when it is."""
+        if self.sources or self.identity.digest or self.target:
+            return None
+        reason = self.identity.reason or "nothing identifies its agent"
+        return f"{reason}; set target.fingerprint to a text or a command like $(git rev-parse HEAD)"
+
+
+def arm_parts(arm: ArmPlan, agent: AgentPrint) -> FingerprintParts:
+    """The arm's own fields."""
+    settings = arm.settings
+    return FingerprintParts(
+        {
+            "adapter": digest([settings.adapter, agent.identity.version]),
+            "model": digest(settings.model),
+            "flags": digest(_plain(settings.flags)),
+            "options": digest(_plain(settings.options)),
+            "agent": digest([dict(agent.sources), agent.identity.digest]),
+            "target": digest([settings.target.id, agent.target]),
+        }
+    )
+
+
+def eval_parts(definition: EvalDefinition, sources: Mapping[str, str], fixture: Mapping[str, str]) -> FingerprintParts:
+    """The eval's fields: who it is, its source closure, its fixture folder, the evaluation algorithm."""
+    return FingerprintParts(
+        {
+            "eval": digest([definition.id, definition.style.value]),
+            "source": digest(dict(sources)),
+            "fixture": digest(dict(fixture)),
+            "evaluation": digest(EVALUATION_VERSION),
+        }
+    )
+
+
+def sandbox_parts(spec: SandboxSpec | None, files: Mapping[str, str]) -> FingerprintParts:
+    """The resolved sandbox plan, its starting files by content instead of by path."""
+    return FingerprintParts({"sandbox": digest(None if spec is None else [_plain_spec(spec), dict(files)])})
+
+
+def _plain_spec(spec: SandboxSpec) -> dict[str, Any]:
+    bare = replace(spec, files=None)
+    resources = spec.resources
+    return {
+        "backend": bare.backend,
+        "image": bare.image,
+        "setup": list(bare.setup),
+        "env": _plain(bare.env),
+        "env_from": list(bare.env_from),
+        "network": bare.network if isinstance(bare.network, str) else list(bare.network),
+        "resources": [resources.cpus, resources.memory, resources.pids, resources.disk],
+        "user": bare.user,
+    }
+
+
+def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(value)

@@ -1,0 +1,242 @@
+"""Ties planning together: a loaded experiment and a catalog become a frozen Plan, or one list of problems."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from evalfleet.errors import DefinitionError, Problem
+from evalfleet.model.canonical import digest
+from evalfleet.model.case import Case
+from evalfleet.model.definition import EvalDefinition, SandboxSpec
+from evalfleet.model.experiment import Experiment
+from evalfleet.model.ids import sha256
+from evalfleet.model.verdict import Style
+from evalfleet.planning.arm_probe import ArmProbe, PlannedArm
+from evalfleet.planning.definition_digests import definition_digests
+from evalfleet.planning.discover import Catalog
+from evalfleet.planning.expand import ArmIdentity, expand
+from evalfleet.planning.experiment_file import LoadedExperiment
+from evalfleet.planning.fingerprint import FingerprintParts, eval_parts, sandbox_parts
+from evalfleet.planning.items import DatasetRecord, ItemTable, scan
+from evalfleet.planning.lock import Commands, project_lock
+from evalfleet.planning.reuse import Action, History, reuse
+from evalfleet.planning.sandbox_plan import SandboxFault, resolve_sandbox
+from evalfleet.planning.select import Narrowing, Selector
+from evalfleet.planning.sources import Sources
+from evalfleet.ports import AdapterFactory, Spawner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTools:
+    """What planning reaches the outside with. `env` is the environment of commands it runs."""
+
+    factories: Mapping[str, AdapterFactory]
+    spawner: Spawner
+    env: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The frozen denominator of a run, and all that a run records about where it came from.
+
+    `sandboxes` holds the resolved sandbox by arm name and definition id (None for a direct agent); `digests` name
+    each part of the definition, `digest` is over them; `lock` is JSON.
+    """
+
+    experiment: Experiment
+    project: Path
+    arms: tuple[PlannedArm, ...]
+    style: Style
+    definitions: Mapping[str, EvalDefinition]
+    files: Mapping[str, Path]
+    sandboxes: Mapping[tuple[str, str], SandboxSpec | None]
+    datasets: tuple[DatasetRecord, ...]
+    items: ItemTable
+    digests: Mapping[str, str]
+    lock: Mapping[str, Any]
+    eval_parts: Mapping[str, FingerprintParts]
+    sandbox_parts: Mapping[tuple[str, str], FingerprintParts]
+
+    @property
+    def digest(self) -> str:
+        """One digest over everything that a resumed run may not find changed."""
+        return digest(dict(self.digests))
+
+    @property
+    def total(self) -> int:
+        """How many Cases the plan holds."""
+        return len(self.items) * len(self.arms) * self.experiment.repetitions
+
+    @property
+    def per_arm(self) -> int:
+        """How many Cases each arm has."""
+        return len(self.items) * self.experiment.repetitions
+
+    def cases(self) -> Iterator[Case]:
+        """Every Case in planned order, one at a time; each call gives the same. May read dataset files again."""
+        return expand(self._identities, self.items, self.experiment.repetitions)
+
+    def actions(self, history: History, cases: Iterable[Case] | None = None) -> Iterator[Action]:
+        """What happens to each Case, given what earlier runs settled."""
+        unprintable = {arm.name: arm.agent.missing for arm in self.arms if arm.agent.missing is not None}
+        return reuse(
+            self.cases() if cases is None else cases,
+            history,
+            self.parts,
+            allow_external=self.experiment.writes.allow_external,
+            unprintable=unprintable,
+        )
+
+    def parts(self, case: Case) -> FingerprintParts:
+        """The fingerprint parts of one Case, by field."""
+        shared = self._arm_parts[case.arm].joined(self.eval_parts[case.definition])
+        row = "" if case.row is None else sha256(case.row)
+        return shared.joined(self.sandbox_parts[case.arm, case.definition]).joined(FingerprintParts({"row": row}))
+
+    @cached_property
+    def _arm_parts(self) -> dict[str, FingerprintParts]:
+        return {arm.name: arm.parts for arm in self.arms}
+
+    @cached_property
+    def _identities(self) -> tuple[ArmIdentity, ...]:
+        def prints(arm: PlannedArm) -> dict[str, str] | None:
+            if arm.agent.missing is not None:
+                return None
+            return {
+                name: arm.parts.joined(parts).joined(self.sandbox_parts[arm.name, name]).digest()
+                for name, parts in self.eval_parts.items()
+            }
+
+        return tuple(ArmIdentity(arm.name, prints(arm)) for arm in self.arms)
+
+
+async def make_plan(
+    loaded: LoadedExperiment,
+    catalog: Catalog,
+    tools: PlanTools,
+    narrowing: Narrowing | None = None,
+    *,
+    allow_empty: bool = False,
+) -> Plan:
+    """Plan a run. Raises DefinitionError with every problem found; `NO_CASES` when nothing is selected."""
+    planner = _Planner(loaded, catalog, tools, narrowing or Narrowing(), allow_empty=allow_empty)
+    return await planner.plan()
+
+
+class _Planner:
+    def __init__(
+        self,
+        loaded: LoadedExperiment,
+        catalog: Catalog,
+        tools: PlanTools,
+        narrowing: Narrowing,
+        *,
+        allow_empty: bool,
+    ) -> None:
+        self._loaded = loaded
+        self._catalog = catalog
+        self._narrowing = narrowing
+        self._allow_empty = allow_empty
+        self._problems: list[Problem] = []
+        self._commands = Commands(spawner=tools.spawner, env=tools.env, folder=catalog.project)
+        self._sources = Sources(catalog.project, _roots(catalog.project))
+        self._probe = ArmProbe(loaded, tools.factories, self._commands, self._sources)
+
+    async def plan(self) -> Plan:
+        arms, problems = await self._probe.arms(self._narrowing.arms)
+        self._problems += problems
+        selector = Selector(self._loaded.experiment.evals, self._narrowing)
+        definitions, project = self._catalog.definitions, self._catalog.project
+        found = await asyncio.to_thread(scan, definitions, selector, project, allow_empty=self._allow_empty)
+        self._problems += found.problems
+        selected = found.items.definitions()
+        self._check_selection(selector, selected, found.items)
+        sandboxes = self._sandboxes(arms, selected)
+        if self._problems:
+            raise self._error()
+        parts = {definition.id: self._eval_parts(definition) for definition in selected}
+        return Plan(
+            experiment=self._loaded.experiment,
+            project=project,
+            arms=arms,
+            style=selected[0].style if selected else Style.PASS,
+            definitions={definition.id: definition for definition in selected},
+            files={definition.id: self._catalog.files[definition.id] for definition in selected},
+            sandboxes=sandboxes,
+            datasets=found.datasets,
+            items=found.items,
+            digests=definition_digests(self._loaded.experiment, self._narrowing, arms, parts, found.datasets),
+            lock=await project_lock(self._commands),
+            eval_parts=parts,
+            sandbox_parts={pair: self._sandbox_parts(spec) for pair, spec in sandboxes.items()},
+        )
+
+    def _check_selection(self, selector: Selector, selected: tuple[EvalDefinition, ...], items: ItemTable) -> None:
+        for where, index, prefix in selector.unmatched():
+            message = f"no eval id begins with {prefix!r}"
+            if where == "prefix":
+                self._problems.append(Problem("UNKNOWN_PREFIX", message, field="prefix"))
+            else:
+                self._problems.append(self._loaded.problem("UNKNOWN_PREFIX", message, ("evals", where, index)))
+        if not items and not self._problems and not self._allow_empty:
+            message = "0 samples selected: no eval passes the selection"
+            hint = "--allow-empty plans an empty run"
+            self._problems.append(self._loaded.problem("NO_CASES", message, ("evals",), hint))
+        styles = {style: [one.id for one in selected if one.style is style] for style in Style}
+        if all(styles.values()):
+            examples = f"{styles[Style.PASS][0]!r} is read as a verdict, {styles[Style.SCORE][0]!r} as a score"
+            message = f"both styles of eval are selected, which have no common headline: {examples}"
+            hint = "select one style an experiment"
+            self._problems.append(self._loaded.problem("MIXED_STYLES", message, ("evals",), hint))
+        for definition in selected:
+            if definition.judge:
+                self._problems.append(_at(definition, "NOT_SUPPORTED", "judge= is not supported by this version"))
+
+    def _sandboxes(
+        self, arms: tuple[PlannedArm, ...], selected: tuple[EvalDefinition, ...]
+    ) -> dict[tuple[str, str], SandboxSpec | None]:
+        result: dict[tuple[str, str], SandboxSpec | None] = {}
+        folder = self._loaded.path.resolve().parent
+        for arm in arms:
+            for definition in selected:
+                try:
+                    spec = resolve_sandbox(arm.plan, definition, sandboxed=arm.sandboxed, folder=folder)
+                except SandboxFault as fault:
+                    self._problems.append(_at(definition, fault.code, str(fault)))
+                    continue
+                if spec is not None and spec.files is not None and not Path(spec.files).exists():
+                    message = f"the sandbox's starting files {spec.files!r} don't exist"
+                    self._problems.append(_at(definition, "SANDBOX_FILES_MISSING", message))
+                result[arm.name, definition.id] = spec
+        return result
+
+    def _eval_parts(self, definition: EvalDefinition) -> FingerprintParts:
+        sources = self._sources.closure([self._catalog.files[definition.id]])
+        fixture = self._sources.tree(definition.fixture) if definition.fixture is not None else {}
+        return eval_parts(definition, sources, fixture)
+
+    def _sandbox_parts(self, spec: SandboxSpec | None) -> FingerprintParts:
+        files = self._sources.tree(Path(spec.files)) if spec is not None and spec.files is not None else {}
+        return sandbox_parts(spec, files)
+
+    def _error(self) -> DefinitionError:
+        problems = list(dict.fromkeys(self._problems))
+        return DefinitionError(problems[0].code if len(problems) == 1 else "INVALID_PLAN", problems)
+
+
+def _at(definition: EvalDefinition, code: str, message: str) -> Problem:
+    place = definition.place
+    return Problem(code, message, str(place.file) if place else None, place.line if place else None)
+
+
+def _roots(project: Path) -> list[Path]:
+    """Folders inside the project that Python imports from, such as the `src` of an editable installation."""
+    found = [Path(entry).resolve() for entry in sys.path if entry]
+    inside = [folder for folder in found if folder.is_relative_to(project) and folder.is_dir()]
+    return [folder for folder in inside if "site-packages" not in folder.parts]

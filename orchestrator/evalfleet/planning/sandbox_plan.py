@@ -1,0 +1,110 @@
+"""Who brings the sandbox of a Case: exactly one of Eval and Experiment brings its template. Pure.
+
+A template is an image; with a backend that has no images (`local`, `bubblewrap`) the backend itself is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from evalfleet.model.definition import EvalDefinition, Resources, SandboxSpec
+from evalfleet.model.experiment import SandboxLayer
+from evalfleet.planning.arms import ArmPlan
+
+#: Backends that run on the host's own file system.
+WITHOUT_IMAGES = frozenset({"local", "bubblewrap"})
+
+
+class SandboxFault(ValueError):
+    """The layers of a Case don't make one sandbox. `code` is the planning error's."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+def resolve_sandbox(arm: ArmPlan, definition: EvalDefinition, *, sandboxed: bool, folder: Path) -> SandboxSpec | None:
+    """The sandbox of the arm's Cases of this eval, None for a direct agent.
+
+    `folder` is what the experiment's paths start from; `files` of the result is absolute. Raises SandboxFault.
+    """
+    if not sandboxed:
+        return _direct(arm, definition)
+    layer = (arm.settings.sandbox or SandboxLayer()).over(arm.layer)
+    own = definition.sandbox or SandboxSpec()
+    backend = _backend(arm, definition, layer, own)
+    _check_template(arm, definition, layer, own, backend)
+    if own.files and layer.files:
+        raise SandboxFault("SANDBOX_FILES_CONFLICT", f"{_pair(arm, definition)}: both bring starting files")
+    return SandboxSpec(
+        backend=backend,
+        image=own.image or layer.image,
+        files=_files(definition, own, layer, folder),
+        setup=(*layer.setup, *own.setup) if layer.image or not own.image else (*own.setup, *layer.setup),
+        env={**layer.env, **own.env},
+        env_from=tuple(dict.fromkeys([*layer.env_from, *own.env_from])),
+        network=layer.network or own.network,
+        resources=_resources(layer, own.resources),
+        user=layer.user or own.user,
+    )
+
+
+def _direct(arm: ArmPlan, definition: EvalDefinition) -> None:
+    owner = definition.id if definition.sandbox is not None else arm.base if arm.settings.sandbox is not None else None
+    if owner is not None:
+        message = f"{_pair(arm, definition)}: {owner!r} declares a sandbox, but the agent doesn't live in one"
+        raise SandboxFault("SANDBOX_UNEXPECTED", message)
+
+
+def _backend(arm: ArmPlan, definition: EvalDefinition, layer: SandboxLayer, own: SandboxSpec) -> str:
+    if layer.backend and own.backend and layer.backend != own.backend:
+        message = f"{_pair(arm, definition)}: the experiment says {layer.backend!r}, the eval {own.backend!r}"
+        raise SandboxFault("SANDBOX_BACKEND_CONFLICT", message)
+    backend = layer.backend or own.backend
+    if backend is None:
+        message = f"{_pair(arm, definition)}: neither says which sandbox backend; set sandbox.backend in the experiment"
+        raise SandboxFault("SANDBOX_TEMPLATE_MISSING", message)
+    return backend
+
+
+def _check_template(
+    arm: ArmPlan, definition: EvalDefinition, layer: SandboxLayer, own: SandboxSpec, backend: str
+) -> None:
+    pair = _pair(arm, definition)
+    if backend in WITHOUT_IMAGES:
+        if image := layer.image or own.image:
+            message = f"{pair}: the backend {backend!r} has no images, but {image!r} is asked for"
+            raise SandboxFault("SANDBOX_TEMPLATE_CONFLICT", message)
+    elif layer.image and own.image:
+        message = f"{pair}: both bring an image, {layer.image!r} and {own.image!r}; exactly one may"
+        raise SandboxFault("SANDBOX_TEMPLATE_CONFLICT", message)
+    elif not layer.image and not own.image:
+        raise SandboxFault("SANDBOX_TEMPLATE_MISSING", f"{pair}: neither brings an image for the backend {backend!r}")
+
+
+def _files(definition: EvalDefinition, own: SandboxSpec, layer: SandboxLayer, folder: Path) -> str | None:
+    if own.files:
+        base = definition.place.file.parent if definition.place else folder
+        return str(base / own.files)
+    return str(folder / layer.files) if layer.files else None
+
+
+def _resources(layer: SandboxLayer, own: Resources) -> Resources:
+    limits: Mapping[str, float | int | None] = layer.resources.model_dump() if layer.resources else {}
+
+    def limit(name: str) -> float | int | None:
+        value = limits.get(name)
+        return getattr(own, name) if value is None else value
+
+    memory, pids, disk = limit("memory"), limit("pids"), limit("disk")
+    return Resources(
+        cpus=limit("cpus"),
+        memory=None if memory is None else int(memory),
+        pids=None if pids is None else int(pids),
+        disk=None if disk is None else int(disk),
+    )
+
+
+def _pair(arm: ArmPlan, definition: EvalDefinition) -> str:
+    return f"arm {arm.name!r} × eval {definition.id!r}"

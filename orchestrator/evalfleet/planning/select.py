@@ -1,0 +1,72 @@
+"""Which Evals an experiment and a command line select: plain prefixes, tags, exclusions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from evalfleet.model.experiment import Selection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowing:
+    """What the command line adds; it can only take Evals away. Empty means no restriction."""
+
+    prefixes: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Selector:
+    """Decides by eval id and tags, and remembers which prefixes ever matched.
+
+    A prefix is plain: `terminal-swe` matches `terminal-swe-astropy-1`. Of several prefixes or tags of one list any
+    one suffices; the command line's come on top of the experiment's. The last thing said of a case is `exclude`.
+    """
+
+    selection: Selection
+    narrowing: Narrowing
+    _matched: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+
+    def may_admit(self, definition_id: str, tags: tuple[str, ...], *, rows: bool) -> bool:
+        """Whether any Case of the definition can be admitted: decides if its dataset has to be read."""
+        below = definition_id + "/" if rows else definition_id
+        possible = [
+            self._any(where, prefixes, below, rows=rows)
+            for where, prefixes in (("select", self.selection.select), ("prefix", self.narrowing.prefixes))
+        ]
+        tagged = all(not wanted or set(wanted) & set(tags) for wanted in (self.selection.tags, self.narrowing.tags))
+        return all(possible) and tagged
+
+    def admits(self, eval_id: str) -> bool:
+        """Whether the Case with this eval id is selected, its definition being admitted."""
+        selected = self._any("select", self.selection.select, eval_id, rows=False)
+        narrowed = self._any("prefix", self.narrowing.prefixes, eval_id, rows=False)
+        excluded = (
+            self._any("exclude", self.selection.exclude, eval_id, rows=False) if self.selection.exclude else False
+        )
+        return selected and narrowed and not excluded
+
+    def unmatched(self) -> Iterator[tuple[str, int, str]]:
+        """Prefixes that matched nothing: the list (`select`, `exclude`, `prefix`), the index, the prefix."""
+        lists = (
+            ("select", self.selection.select),
+            ("exclude", self.selection.exclude),
+            ("prefix", self.narrowing.prefixes),
+        )
+        for where, prefixes in lists:
+            for index, prefix in enumerate(prefixes):
+                if (where, prefix) not in self._matched:
+                    yield where, index, prefix
+
+    def _any(self, where: str, prefixes: tuple[str, ...], text: str, *, rows: bool) -> bool:
+        """Whether any prefix matches; with `rows`, whether one could match something below `text`."""
+        matched = not prefixes
+        for prefix in prefixes:
+            if text.startswith(prefix):
+                self._matched.add((where, prefix))
+                matched = True
+            elif rows and prefix.startswith(text):
+                matched = True
+        return matched
