@@ -1,0 +1,74 @@
+"""The conformance suite that every sandbox backend passes, ours and anyone's.
+
+    TestMine = sandbox_suite(make_provider, deviations={"a_signal_is_told_from_an_exit_code": "the engine folds it"})
+
+Needs pytest and a POSIX shell with core utilities in the sandbox. Checks that look for processes see those of
+this host only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from evalfleet.model.definition import SandboxSpec
+from evalfleet.ports import SandboxProvider
+from evalfleet.testing import sandbox_command_checks, sandbox_file_checks, sandbox_life_checks
+from evalfleet.testing.sandbox_subject import Subject
+
+MakeProvider = Callable[[Path], AbstractAsyncContextManager[SandboxProvider]]
+Check = Callable[[Subject], Coroutine[Any, Any, None]]
+
+
+def _checks(*modules: ModuleType) -> dict[str, Check]:
+    return {
+        name: value
+        for module in modules
+        for name, value in vars(module).items()
+        if inspect.iscoroutinefunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    }
+
+
+CHECKS = _checks(sandbox_command_checks, sandbox_file_checks, sandbox_life_checks)
+#: A backend that deviates more often is another kind of thing.
+MAX_DEVIATIONS = 3
+
+
+def sandbox_suite(make_provider: MakeProvider, deviations: Mapping[str, str] | None = None) -> type:
+    """A pytest class with one test a check.
+
+    `make_provider(state)` opens a provider that keeps its directories below `state`. `deviations` gives, by the
+    check's name, the reason why the backend can't do it; such a check has to fail. Raises ValueError for a name
+    that is no check, or too many.
+    """
+    deviations = deviations or {}
+    if unknown := sorted(set(deviations) - set(CHECKS)):
+        raise ValueError(f"not checks of the suite: {', '.join(unknown)}")
+    if len(deviations) > MAX_DEVIATIONS:
+        raise ValueError(f"{len(deviations)} deviations; a sandbox may have {MAX_DEVIATIONS}")
+    tests = {f"test_{name}": _test(check, make_provider, deviations.get(name)) for name, check in CHECKS.items()}
+    return type("SandboxSuite", (), tests)
+
+
+def _test(check: Check, make_provider: MakeProvider, deviation: str | None) -> Callable[..., None]:
+    async def run(folder: Path) -> None:
+        outside = folder / "outside"
+        outside.mkdir()
+        async with make_provider(folder / "state") as provider:
+            sandbox = await provider.create(SandboxSpec(), "subject")
+            try:
+                await check(Subject(provider, sandbox, outside))
+            finally:
+                await sandbox.close()
+
+    def test(_: object, tmp_path: Path) -> None:
+        asyncio.run(run(tmp_path))
+
+    return test if deviation is None else pytest.mark.xfail(reason=deviation, strict=True)(test)

@@ -1,0 +1,173 @@
+"""The sandbox suite catches what it is for: each planted defect fails the check that is named after it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evalfleet.model.definition import SandboxSpec
+from evalfleet.ports import Command, CommandResult, Sandbox, SandboxProvider
+from evalfleet.processes import SystemSpawner
+from evalfleet.testing.sandbox_suite import MakeProvider, sandbox_suite
+from evalfleet_sandboxes import local
+
+
+class Careful:
+    """The local sandbox; each subclass breaks one thing of it."""
+
+    def __init__(self, inner: Sandbox) -> None:
+        self.inner = inner
+
+    @property
+    def id(self) -> str:
+        return self.inner.id
+
+    @property
+    def workdir(self) -> str:
+        return self.inner.workdir
+
+    async def run(self, command: Command) -> CommandResult:
+        return await self.inner.run(command)
+
+    async def read(self, path: str) -> bytes:
+        return await self.inner.read(path)
+
+    async def write(self, path: str, data: bytes) -> None:
+        await self.inner.write(path, data)
+
+    async def upload(self, source: Path, target: str) -> None:
+        await self.inner.upload(source, target)
+
+    async def download(self, source: str, target: Path) -> None:
+        await self.inner.download(source, target)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+class JoinsArguments(Careful):
+    async def run(self, command: Command) -> CommandResult:
+        return await self.inner.run(replace(command, argv=("sh", "-c", " ".join(command.argv))))
+
+
+class DropsTail(Careful):
+    async def run(self, command: Command) -> CommandResult:
+        whole = await self.inner.run(replace(command, output_limit=1 << 24))
+        return replace(whole, stdout=whole.stdout[: command.output_limit])
+
+
+class DecodesOutput(Careful):
+    async def run(self, command: Command) -> CommandResult:
+        result = await self.inner.run(command)
+        return replace(result, stdout=result.text.encode())
+
+
+class FoldsSignals(Careful):
+    async def run(self, command: Command) -> CommandResult:
+        result = await self.inner.run(command)
+        return result if result.signal is None else replace(result, exit_code=128 + result.signal, signal=None)
+
+
+class ForgetsStdin(Careful):
+    async def run(self, command: Command) -> CommandResult:
+        return await self.inner.run(replace(command, stdin=None))
+
+
+class WaitsForPipes(Careful):
+    """Kills what a command leaves in the background, as a sandbox does that waits for the end of the output."""
+
+    async def run(self, command: Command) -> CommandResult:
+        spawner = SystemSpawner()
+        placed = replace(command, cwd=f"{self.workdir}/{command.cwd or ''}")
+        try:
+            return await spawner.run(placed, base_env={"PATH": "/usr/bin:/bin"})
+        finally:
+            await spawner.close()
+
+
+class WritesThroughShell(Careful):
+    async def write(self, path: str, data: bytes) -> None:
+        text = data.decode("utf-8", "replace").replace("\0", "")
+        await self.inner.run(Command(argv=("sh", "-c", f"printf '%s' '{text}' > '{path}'")))
+
+
+class FollowsLinks(Careful):
+    async def read(self, path: str) -> bytes:
+        return (Path(self.workdir) / path).read_bytes()
+
+
+class LeavesProcesses(Careful):
+    async def close(self) -> None:
+        """Nothing."""
+
+
+class RunsAfterClose(Careful):
+    async def run(self, command: Command) -> CommandResult:
+        try:
+            return await self.inner.run(command)
+        except Exception:
+            return CommandResult(exit_code=0, stdout=b"", stderr=b"", duration=0.0)
+
+
+DEFECTS: Mapping[type[Careful], str] = {
+    JoinsArguments: "arguments_arrive_as_they_are",
+    DropsTail: "output_over_the_limit_keeps_head_and_tail_and_is_counted",
+    DecodesOutput: "bytes_that_are_not_utf8_arrive_as_they_are",
+    FoldsSignals: "a_signal_is_told_from_an_exit_code",
+    ForgetsStdin: "a_large_stdin_arrives_whole",
+    WaitsForPipes: "a_background_service_outlives_its_command_and_may_go_on_writing",
+    WritesThroughShell: "every_byte_comes_back",
+    FollowsLinks: "a_link_that_leads_out_is_refused",
+    LeavesProcesses: "closing_ends_background_services",
+    RunsAfterClose: "a_closed_sandbox_refuses_everything",
+}
+
+
+def provider_of(kind: type[Careful]) -> MakeProvider:
+    @asynccontextmanager
+    async def make(state: Path) -> AsyncGenerator[SandboxProvider]:
+        spawner = SystemSpawner()
+        inner = local.factory.build(state, spawner)
+
+        class Provider:
+            name = "defective"
+
+            async def create(self, spec: SandboxSpec, owner: str) -> Sandbox:
+                return kind(await inner.create(spec, owner))
+
+            async def close(self) -> None:
+                await inner.close()
+
+        try:
+            yield Provider()
+        finally:
+            await inner.close()
+            await spawner.close()
+
+    return make
+
+
+@pytest.mark.parametrize("check", DEFECTS.values())
+def test_a_sandbox_without_the_defect_passes(check: str, tmp_path: Path) -> None:
+    getattr(sandbox_suite(provider_of(Careful))(), f"test_{check}")(tmp_path)
+
+
+@pytest.mark.parametrize(("kind", "check"), DEFECTS.items())
+def test_a_planted_defect_is_caught(kind: type[Careful], check: str, tmp_path: Path) -> None:
+    with pytest.raises((AssertionError, OSError, pytest.fail.Exception)):
+        getattr(sandbox_suite(provider_of(kind))(), f"test_{check}")(tmp_path)
+
+
+def test_a_deviation_names_a_check_of_the_suite() -> None:
+    with pytest.raises(ValueError, match="not checks of the suite: nonsense"):
+        sandbox_suite(provider_of(Careful), {"nonsense": "a reason"})
+
+
+def test_deviations_are_few() -> None:
+    names = list(DEFECTS.values())[:4]
+    with pytest.raises(ValueError, match="4 deviations; a sandbox may have 3"):
+        sandbox_suite(provider_of(Careful), dict.fromkeys(names, "a reason"))
