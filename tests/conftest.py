@@ -6,6 +6,8 @@ from collections import defaultdict
 
 import pytest
 
+pytest_plugins = ("tests.postgres",)
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

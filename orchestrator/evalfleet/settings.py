@@ -1,0 +1,76 @@
+"""The only reader of the environment."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from evalfleet.errors import ConfigurationError
+
+DATABASE_URL = "EVALFLEET_DATABASE_URL"
+HOME = "EVALFLEET_HOME"
+ARTIFACTS = "EVALFLEET_ARTIFACTS"
+RAY_ADDRESS = "EVALFLEET_RAY_ADDRESS"
+FAILPOINT = "EVALFLEET_FAILPOINT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the environment says about this machine.
+
+    `database_url` is None for the embedded server; `artifacts` an fsspec URL or a path; `failpoint` the name of
+    a place where a test wants this process killed (`after_copy`, or `after_copy:3` for the third time).
+    """
+
+    state_dir: Path
+    artifacts: str
+    database_url: str | None = None
+    ray_address: str | None = None
+    failpoint: str | None = None
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
+        """The settings of this process, or of a given environment. Empty values count as unset.
+
+        Raises ConfigurationError when no state directory can be derived.
+        """
+        known = {name: value for name, value in (os.environ if environment is None else environment).items() if value}
+        state = _state_dir(known)
+        return cls(
+            state_dir=state,
+            artifacts=known.get(ARTIFACTS, str(state / "artifacts")),
+            database_url=known.get(DATABASE_URL),
+            ray_address=known.get(RAY_ADDRESS, known.get("RAY_ADDRESS")),
+            failpoint=known.get(FAILPOINT),
+        )
+
+
+class EnvironmentSecrets:
+    """Secrets that are environment variables of this process."""
+
+    def resolve(self, name: str) -> str:
+        """The value of the variable. Raises ConfigurationError naming it when it is not set or empty."""
+        value = os.environ.get(name)
+        if not value:
+            raise ConfigurationError(f"the environment variable {name} is not set")
+        return value
+
+
+def environment_for(database_url: str) -> dict[str, str]:
+    """The environment of a child process of ours that is to work on this database."""
+    return {**os.environ, DATABASE_URL: database_url}
+
+
+def _state_dir(known: Mapping[str, str]) -> Path:
+    if HOME in known:
+        return Path(known[HOME]).expanduser().absolute()
+    if "XDG_STATE_HOME" in known:
+        return Path(known["XDG_STATE_HOME"]).absolute() / "evalfleet"
+    try:
+        home = known.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError as error:
+        raise ConfigurationError(f"this user has no home directory: set {HOME} to a writable one") from error
+    return Path(home) / ".local" / "state" / "evalfleet"

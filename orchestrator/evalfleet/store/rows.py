@@ -1,0 +1,226 @@
+"""An attempt's rows as binary COPY tuples, encoded once in the worker.
+
+The field orders here are those of `ATTEMPT_FIELDS` and its siblings; the coordinator's staging tables are made
+from the same names, so the two cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Sequence
+
+from evalfleet.model.assertion import AssertionRow
+from evalfleet.model.case import AttemptSummary
+from evalfleet.model.events import MISSING, OperationFinished, OperationStarted
+from evalfleet.model.record import AttemptEvidence, EncodedRows, SealedAttempt
+from evalfleet.model.turn import TurnRecord
+from evalfleet.ports import ArtifactStore
+from evalfleet.store import binary
+from evalfleet.store.binary import NULL, Cells, boolean, plain, raw
+from evalfleet.store.blobs import Packer, reference, to_json
+from evalfleet.store.paging import Page, inline_events, page_events
+from evalfleet.store.record_codec import encode_event, encode_head
+
+ATTEMPT_FIELDS = (
+    "attempt", "started_at", "duration", "run_key", "ordinal", "turns", "events", "assertions", "outcome", "verdict",
+    "kind", "score_state", "earned", "estimated_usd", "cost_usd", "input_tokens", "output_tokens",
+    "cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "requests", "unknown_calls",
+    "code", "message", "skip_reason", "reply", "sanitised", "number_marks", "record",
+)  # fmt: skip
+ASSERTION_FIELDS = (
+    "attempt", "run_key", "index", "result", "name", "scope", "holds", "optional", "measurement", "points", "earned",
+    "label", "key", "reason", "group_path", "number_marks",
+)  # fmt: skip
+TOOL_CALL_FIELDS = (
+    "attempt", "run_key", "step", "turn", "operation_id", "name", "tool", "operation", "arguments", "status", "result",
+)  # fmt: skip
+PAGE_FIELDS = ("attempt", "first", "last", "run_key", "page", "raw_size", "body")
+
+#: Bodies of one attempt above this many compressed bytes go to the artifact store.
+ARTIFACT_LIMIT = 1 << 20
+_PREVIEW = 280
+_ARGUMENTS = 2048
+
+# attempt, started_at, duration, run_key, ordinal, turns, events, assertions: never NULL, so packed in one go
+_ATTEMPT_HEAD = struct.Struct(">h" + "iq" + "iq" + "id" + "ii" * 5)
+_ASSERTION_HEAD = struct.Struct(">h" + "iq" + "ii" * 2)
+_TOOL_CALL_HEAD = struct.Struct(">h" + "iq" + "ii" * 3)
+_PAGE_HEAD = struct.Struct(">h" + "iq" * 3 + "ii" * 3)
+
+
+class EvidenceEncoder:
+    """Encodes the attempts of one run; one per worker, used from one thread.
+
+    `artifacts` takes bodies above 1 MiB; without it they stay in the rows.
+    """
+
+    def __init__(self, run_key: int, artifacts: ArtifactStore | None = None, run_id: str = "") -> None:
+        self._run_key = run_key
+        self._artifacts = artifacts
+        self._run_id = run_id
+        self._packer = Packer()
+
+    async def encode(self, evidence: AttemptEvidence) -> SealedAttempt:
+        """The sealed attempt with its rows.
+
+        Raises AttemptFailure of kind adapter when the evidence is no JSON, StoreError when the artifact store
+        cannot be reached.
+        """
+        record, pages = self._bodies(evidence)
+        if self._artifacts is not None and len(record) + sum(len(page.body) for page in pages) > ARTIFACT_LIMIT:
+            if len(record) > ARTIFACT_LIMIT // 2:
+                record = reference(await self._artifacts.put(self._run_id, record))
+            pages = [page.moved(reference(await self._artifacts.put(self._run_id, page.body))) for page in pages]
+        return self._seal(evidence, record, pages)
+
+    def encode_inline(self, evidence: AttemptEvidence) -> SealedAttempt:
+        """As `encode`, with everything in the rows whatever its size."""
+        return self._seal(evidence, *self._bodies(evidence))
+
+    def _bodies(self, evidence: AttemptEvidence) -> tuple[bytes, list[Page]]:
+        head = to_json(encode_head(evidence))
+        events = [to_json([encode_event(event) for event in turn.events]) for turn in evidence.turns]
+        if inline_events(events):
+            return self._packer.pack(f"[{','.join((head, *events))}]"), []
+        pages = page_events(events, [turn.events for turn in evidence.turns], self._packer)
+        return self._packer.pack(f"[{head}]"), pages
+
+    def _seal(self, evidence: AttemptEvidence, record: bytes, pages: Sequence[Page]) -> SealedAttempt:
+        summary = evidence.summary
+        rows = EncodedRows(
+            attempt=_attempt(self._run_key, summary, record),
+            assertions=b"".join([_assertion(self._run_key, summary.attempt, row) for row in evidence.assertions]),
+            tool_calls=b"".join(_tool_calls(self._run_key, summary.attempt, evidence.turns)),
+            pages=b"".join([_page(self._run_key, summary.attempt, number, page) for number, page in enumerate(pages)]),
+        )
+        return SealedAttempt(
+            attempt=summary.attempt,
+            case=summary.case,
+            outcome=summary.outcome,
+            verdict=summary.verdict,
+            rows=rows,
+            kind=summary.kind,
+            code=summary.code,
+            retry_after=summary.retry_after,
+            acceptance_unknown=summary.acceptance_unknown,
+            cost_usd=_cost(summary),
+            tokens=None if summary.usage is None else summary.usage.total_tokens,
+        )
+
+
+def encode_attempt(evidence: AttemptEvidence, run_key: int) -> SealedAttempt:
+    """One attempt encoded with everything in its rows; use an EvidenceEncoder for more than one."""
+    return EvidenceEncoder(run_key).encode_inline(evidence)
+
+
+def _cost(summary: AttemptSummary) -> float | None:
+    """What is known of the price: observed, else estimated; a number that is not finite is unknown."""
+    cost = summary.usage.cost_usd if summary.usage is not None else None
+    cost = summary.estimated_usd if cost is None else cost
+    return cost if cost is not None and math.isfinite(cost) else None
+
+
+def _attempt(run_key: int, summary: AttemptSummary, record: bytes) -> bytes:
+    cells = Cells()
+    usage = summary.usage
+    head = _ATTEMPT_HEAD.pack(
+        len(ATTEMPT_FIELDS),
+        *(8, summary.attempt, 8, binary.microseconds(summary.started_at), 8, summary.duration),
+        *(4, run_key, 4, summary.case, 4, summary.turns, 4, summary.events, 4, summary.assertions),
+    )
+    parts = [
+        head,
+        plain(summary.outcome),
+        plain(summary.verdict),
+        plain(summary.kind),
+        plain(summary.score_state),
+        cells.number("earned", summary.earned),
+        cells.number("estimated_usd", summary.estimated_usd),
+    ]
+    if usage is None:
+        parts.append(NULL * 8)
+    else:
+        parts += (
+            cells.number("cost_usd", usage.cost_usd),
+            cells.count("input_tokens", usage.input_tokens),
+            cells.count("output_tokens", usage.output_tokens),
+            cells.count("cache_read_tokens", usage.cache_read_tokens),
+            cells.count("cache_write_tokens", usage.cache_write_tokens),
+            cells.count("reasoning_tokens", usage.reasoning_tokens),
+            cells.count("requests", usage.requests),
+            cells.count("unknown_calls", usage.unknown_calls or None),
+        )
+    parts += (
+        cells.text(summary.code),
+        cells.text(summary.message),
+        cells.text(summary.skip_reason),
+        cells.text(summary.reply, _PREVIEW),
+        boolean(cells.sanitised),
+        cells.marked(),
+        raw(record),
+    )
+    return b"".join(parts)
+
+
+def _assertion(run_key: int, attempt: int, row: AssertionRow) -> bytes:
+    cells = Cells()
+    outcome, policy = row.outcome, row.policy
+    return b"".join(
+        (
+            _ASSERTION_HEAD.pack(len(ASSERTION_FIELDS), 8, attempt, 4, run_key, 4, row.index),
+            plain(outcome.result),
+            cells.text(row.name),
+            cells.text(row.scope),
+            boolean(row.holds),
+            boolean(policy.optional),
+            cells.number("measurement", outcome.measurement),
+            cells.number("points", policy.points),
+            cells.number("earned", row.earned),
+            cells.text(row.label),
+            cells.text(row.key),
+            cells.text(outcome.reason),
+            cells.text(" / ".join(row.group)) if row.group else NULL,
+            cells.marked(),
+        )
+    )
+
+
+def _tool_calls(run_key: int, attempt: int, turns: Sequence[TurnRecord]) -> Iterator[bytes]:
+    step = 0
+    for turn in turns:
+        finished = {event.operation_id: event for event in turn.events if isinstance(event, OperationFinished)}
+        for event in turn.events:
+            if isinstance(event, OperationStarted):
+                yield _tool_call((run_key, attempt, step, turn.sequence), event, finished.get(event.operation_id))
+                step += 1
+
+
+def _tool_call(
+    place: tuple[int, int, int, int], started: OperationStarted, finished: OperationFinished | None
+) -> bytes:
+    run_key, attempt, step, turn = place
+    cells = Cells()
+    arguments = started.raw_input if started.input is MISSING else to_json(started.input)
+    result = None if finished is None or finished.output is MISSING else to_json(finished.output)
+    return b"".join(
+        (
+            _TOOL_CALL_HEAD.pack(len(TOOL_CALL_FIELDS), 8, attempt, 4, run_key, 4, step, 4, turn),
+            cells.text(started.operation_id),
+            cells.text(started.name),
+            cells.text(started.tool),
+            plain(started.kind),
+            cells.text(arguments, _ARGUMENTS),
+            plain(None if finished is None else finished.status),
+            cells.text(result, _PREVIEW),
+        )
+    )
+
+
+def _page(run_key: int, attempt: int, number: int, page: Page) -> bytes:
+    head = _PAGE_HEAD.pack(
+        len(PAGE_FIELDS),
+        *(8, attempt, 8, page.first, 8, page.last),
+        *(4, run_key, 4, number, 4, page.raw_size),
+    )
+    return head + raw(page.body)

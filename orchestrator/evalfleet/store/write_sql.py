@@ -1,0 +1,288 @@
+"""The statements of the coordinator's transactions. PURE text.
+
+Lookups of single rows are scalar subqueries on purpose: Postgres can't turn those into a hash join over a whole
+run, whatever its statistics say of a table that was empty a minute ago.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from evalfleet.store.rows import ASSERTION_FIELDS, ATTEMPT_FIELDS, PAGE_FIELDS, TOOL_CALL_FIELDS
+
+
+def _sql(text: str) -> bytes:
+    """A statement as psycopg takes one that was put together here, never from values."""
+    return text.encode()
+
+
+#: How ordinals map to blocks of `case_blocks`: 1,024 each.
+BLOCK_BITS = 10
+
+SESSION = _sql("""
+SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; SET work_mem = '32MB';
+SET idle_in_transaction_session_timeout = '60s'
+""")
+
+STAGED = {
+    "attempts": ATTEMPT_FIELDS,
+    "assertions": ASSERTION_FIELDS,
+    "tool_calls": TOOL_CALL_FIELDS,
+    "event_pages": PAGE_FIELDS,
+}
+
+
+def _names(fields: tuple[str, ...], prefix: str = "") -> str:
+    return ", ".join(f"{prefix}{name}" for name in fields)
+
+
+STAGING = _sql(
+    "; ".join(
+        f"CREATE TEMP TABLE stage_{table} ON COMMIT DELETE ROWS AS SELECT {_names(fields)} FROM {table} WITH NO DATA"
+        for table, fields in STAGED.items()
+    )
+)
+
+
+def copy_into(table: str) -> bytes:
+    return _sql(f"COPY pg_temp.stage_{table} FROM STDIN (FORMAT BINARY)")
+
+
+CLAIM = _sql("""
+UPDATE runs
+SET epoch = epoch + 1, holder = %(me)s, holder_host = %(host)s, holder_pid = %(pid)s, beat = clock_timestamp(),
+    status = 'running', started_at = coalesce(started_at, clock_timestamp()), finished_at = NULL, stop_reason = NULL
+WHERE id = %(run)s AND deleted_at IS NULL
+  AND (status IN ('queued', 'running') OR %(takeover)s OR %(steal)s)
+  AND (holder IS NULL OR holder = %(me)s OR %(steal)s
+       OR (%(takeover)s AND beat < clock_timestamp() - interval '15 s'))
+RETURNING run_key, epoch
+""")
+
+HELD_BY = _sql("""
+SELECT status, holder, holder_host, holder_pid, extract(epoch FROM clock_timestamp() - beat)::float8, deleted_at
+FROM runs WHERE id = %s
+""")
+
+CLAIMED = _sql("""
+SELECT commit_seq, total, failures, spent_usd,
+       total - (SELECT coalesce(sum(unsettled), 0) FROM case_blocks b WHERE b.run_key = r.run_key)::bigint
+FROM runs r WHERE run_key = %s
+""")
+
+OPEN_INTENTS = _sql("""
+SELECT attempt, ordinal, worker, kind, extract(epoch FROM created_at)::float8
+FROM intents WHERE run_key = %s AND closed_at IS NULL AND epoch < %s ORDER BY attempt
+""")
+
+FENCE = _sql("""
+UPDATE runs SET commit_seq = commit_seq + 1, beat = clock_timestamp()
+WHERE run_key = %s AND epoch = %s RETURNING commit_seq
+""")
+
+STANDING = _sql("SELECT epoch, commit_seq FROM runs WHERE run_key = %s AND id = %s")
+
+#: After a failover that lost our last commits: claim above everything that either side knows.
+RECLAIM = _sql("""
+UPDATE runs
+SET epoch = greatest(epoch, %(own)s) + 1, holder = %(me)s, holder_host = %(host)s, holder_pid = %(pid)s,
+    beat = clock_timestamp(), status = 'running'
+WHERE run_key = %(run_key)s AND epoch = %(stored)s AND deleted_at IS NULL
+RETURNING epoch
+""")
+
+_PREVIOUS_NUMBER = """
+coalesce((SELECT max(a.number) FROM attempts a WHERE a.run_key = %(run_key)s AND a.ordinal = s.ordinal), 0)
+"""
+
+_UNKNOWN_ROW = """
+(SELECT a.attempt FROM attempts a WHERE a.run_key = %(run_key)s AND a.attempt = s.attempt) IS NULL
+"""
+
+_BLOCKS = f"""
+UPDATE case_blocks b SET unsettled = b.unsettled - d.settled
+FROM (SELECT ordinal >> {BLOCK_BITS} AS block, count(*) AS settled FROM settled GROUP BY 1) d
+WHERE b.run_key = %(run_key)s AND b.block = d.block
+"""
+
+# an attempt that came to settle its case and found it settled is stored as superseded
+_WRITE_ATTEMPTS = f"""
+WITH fresh AS MATERIALIZED (
+    SELECT s.*, g.worker, g.settles,
+           {_PREVIOUS_NUMBER} + row_number() OVER (PARTITION BY s.ordinal ORDER BY s.attempt) AS number
+    FROM pg_temp.stage_attempts s
+    JOIN unnest(%(attempts)s::bigint[], %(workers)s::text[], %(settles)s::boolean[]) AS g (attempt, worker, settles)
+      ON g.attempt = s.attempt
+    WHERE {_UNKNOWN_ROW}
+), settled AS (
+    INSERT INTO settlements (run_key, ordinal, how, attempt, verdict, kind, code)
+    SELECT run_key, ordinal, 'attempt', attempt, verdict, kind, code FROM fresh WHERE settles
+    ON CONFLICT (run_key, ordinal) WHERE superseded_at IS NULL DO NOTHING
+    RETURNING ordinal, attempt, verdict
+), inserted AS (
+    INSERT INTO attempts ({_names(ATTEMPT_FIELDS)}, commit_seq, worker, number, settles)
+    SELECT {
+    _names(ATTEMPT_FIELDS, "f.").replace(
+        "f.outcome",
+        "CASE WHEN f.settles AND d.attempt IS NULL THEN 'superseded' ELSE f.outcome END",
+    )
+}, %(commit_seq)s, f.worker, f.number, d.attempt IS NOT NULL
+    FROM fresh f LEFT JOIN settled d ON d.attempt = f.attempt
+    ON CONFLICT (run_key, attempt) DO NOTHING
+    RETURNING attempt, outcome, verdict, settles, cost_usd, estimated_usd, input_tokens, output_tokens
+), blocks AS ({_BLOCKS}), counted AS (
+    UPDATE runs r
+    SET attempts = r.attempts + n.attempts, tokens = r.tokens + n.tokens,
+        failures = r.failures + (SELECT count(*) FROM settled WHERE verdict = 'errored'),
+        spent_usd = r.spent_usd + n.spent_usd, unknown_cost = r.unknown_cost + n.unknown_cost
+    FROM (
+        SELECT count(*) AS attempts,
+               coalesce(sum(input_tokens + output_tokens), 0) AS tokens,
+               coalesce(sum(coalesce(cost_usd, estimated_usd)), 0) AS spent_usd,
+               count(*) FILTER (WHERE cost_usd IS NULL AND estimated_usd IS NULL) AS unknown_cost
+        FROM inserted
+    ) n
+    WHERE r.run_key = %(run_key)s
+)%(children)s
+SELECT attempt, settles FROM inserted
+"""
+
+
+@cache
+def write_attempts(children: frozenset[str]) -> bytes:
+    """The statement that moves staged attempts, and the children of those that were new, to their tables."""
+    parts = "".join(
+        f", {table}_written AS (INSERT INTO {table} ({_names(STAGED[table])}) SELECT {_names(STAGED[table], 's.')} "
+        f"FROM pg_temp.stage_{table} s WHERE s.attempt IN (SELECT attempt FROM inserted))"
+        for table in sorted(children)
+    )
+    return _sql(_WRITE_ATTEMPTS.replace("%(children)s", parts))
+
+
+WRITE_LOST = _sql(f"""
+WITH given AS (
+    SELECT * FROM unnest(
+        %(attempts)s::bigint[], %(ordinals)s::integer[], %(workers)s::text[], %(kinds)s::failure_kind[],
+        %(codes)s::text[], %(started)s::float8[], %(blamed)s::boolean[], %(complete)s::boolean[]
+    ) AS s (attempt, ordinal, worker, kind, code, started, blamed, complete)
+), inserted AS (
+    INSERT INTO attempts (attempt, run_key, ordinal, number, started_at, duration, commit_seq, outcome, kind, code,
+                          worker, blamed, pages_complete)
+    SELECT attempt, %(run_key)s, ordinal,
+           {_PREVIOUS_NUMBER} + row_number() OVER (PARTITION BY s.ordinal ORDER BY s.attempt),
+           to_timestamp(started), greatest(0, extract(epoch FROM clock_timestamp()) - started), %(commit_seq)s,
+           'interrupted', kind, code, worker, blamed, complete
+    FROM given s
+    WHERE {_UNKNOWN_ROW}
+    ON CONFLICT (run_key, attempt) DO NOTHING
+    RETURNING attempt
+), counted AS (
+    UPDATE runs SET attempts = attempts + n.lost, unknown_cost = unknown_cost + n.lost
+    FROM (SELECT count(*) AS lost FROM inserted) n WHERE run_key = %(run_key)s
+)
+SELECT attempt FROM inserted
+""")
+
+# a case given up after interrupted attempts is settled by the last of them, whose row says why
+WRITE_SETTLED = _sql(f"""
+WITH settled AS (
+    INSERT INTO settlements (run_key, ordinal, how, verdict, kind, code, attempt)
+    SELECT %(run_key)s, ordinal, how, verdict,
+           coalesce(kind, (SELECT a.kind FROM attempts a WHERE a.run_key = %(run_key)s AND a.attempt = g.attempt)),
+           coalesce(code, (SELECT a.code FROM attempts a WHERE a.run_key = %(run_key)s AND a.attempt = g.attempt)),
+           attempt
+    FROM unnest(
+        %(ordinals)s::integer[], %(hows)s::settlement[], %(verdicts)s::verdict[], %(kinds)s::failure_kind[],
+        %(codes)s::text[], %(attempts)s::bigint[]
+    ) AS g (ordinal, how, verdict, kind, code, attempt)
+    ON CONFLICT (run_key, ordinal) WHERE superseded_at IS NULL DO NOTHING
+    RETURNING ordinal, attempt, verdict
+), blocks AS ({_BLOCKS}), deciding AS (
+    UPDATE attempts a SET settles = true FROM settled d WHERE a.run_key = %(run_key)s AND a.attempt = d.attempt
+), counted AS (
+    UPDATE runs SET failures = failures + n.failures
+    FROM (SELECT count(*) AS failures FROM settled WHERE verdict = 'errored') n
+    WHERE run_key = %(run_key)s AND n.failures > 0
+)
+SELECT ordinal FROM settled
+""")
+
+OPEN_INTENT = _sql("""
+INSERT INTO intents (attempt, epoch, run_key, ordinal, kind, worker)
+SELECT attempt, %(epoch)s, %(run_key)s, ordinal, kind, worker
+FROM unnest(%(attempts)s::bigint[], %(ordinals)s::integer[], %(kinds)s::intent_kind[], %(workers)s::text[])
+     AS g (attempt, ordinal, kind, worker)
+ON CONFLICT (run_key, attempt) DO NOTHING
+""")
+
+CLOSE_INTENT = _sql("""
+UPDATE intents SET closed_at = clock_timestamp()
+WHERE run_key = %s AND attempt = ANY(%s::bigint[]) AND closed_at IS NULL
+""")
+
+#: What a commit did whose reply was lost, told by its number.
+WRITTEN = _sql("""
+SELECT attempt, settles FROM attempts
+WHERE run_key = %(run_key)s AND attempt = ANY(%(attempts)s::bigint[]) AND commit_seq = %(commit_seq)s
+""")
+
+SETTLED_WITHOUT = _sql("""
+SELECT s.ordinal
+FROM unnest(%(ordinals)s::integer[], %(attempts)s::bigint[]) AS g (ordinal, attempt)
+JOIN settlements s ON s.run_key = %(run_key)s AND s.ordinal = g.ordinal AND s.attempt IS NOT DISTINCT FROM g.attempt
+WHERE s.superseded_at IS NULL
+""")
+
+# blocks first, so that a million settled cases cost one look at a thousand small rows
+PAGE = _sql(f"""
+WITH blocks AS (
+    SELECT block FROM (
+        SELECT block, unsettled, sum(unsettled) OVER (ORDER BY block) AS upto
+        FROM case_blocks
+        WHERE run_key = %(run_key)s AND unsettled > 0 AND block >= (%(after)s::integer + 1) >> {BLOCK_BITS}
+    ) b
+    WHERE b.upto - b.unsettled < %(limit)s::bigint + {1 << BLOCK_BITS}
+), reopened AS (
+    SELECT coalesce(max(commit_seq), 0) AS commit_seq FROM reopenings WHERE run_key = %(run_key)s
+)
+SELECT c.ordinal, c.arm, c.eval_id, c.definition, c.style::text, c.repetition, c.content, c.fingerprint, c.row,
+       c.variants, c.tags, c.external, n.attempts, n.crashes, n.lost, n.last_attempt
+FROM blocks b
+CROSS JOIN LATERAL (
+    SELECT * FROM cases c
+    WHERE c.run_key = %(run_key)s AND c.ordinal > %(after)s
+      AND c.ordinal >= b.block << {BLOCK_BITS} AND c.ordinal < (b.block + 1) << {BLOCK_BITS}
+      AND (SELECT s.ordinal FROM settlements s
+           WHERE s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL) IS NULL
+) c
+LEFT JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE a.outcome = 'errored') AS attempts,
+           count(*) FILTER (WHERE a.blamed OR a.outcome = 'errored' AND a.code = 'WORKER_CRASHED') AS crashes,
+           count(*) FILTER (WHERE a.outcome = 'interrupted' AND NOT a.blamed) AS lost,
+           max(a.attempt) FILTER (WHERE a.outcome IN ('errored', 'interrupted')) AS last_attempt
+    FROM attempts a
+    WHERE a.run_key = c.run_key AND a.ordinal = c.ordinal AND a.commit_seq > (SELECT commit_seq FROM reopened)
+) n ON true
+ORDER BY c.ordinal LIMIT %(limit)s
+""")
+
+BEAT = _sql("""
+WITH held AS (
+    UPDATE runs SET beat = clock_timestamp() WHERE run_key = %(run_key)s AND epoch = %(epoch)s RETURNING run_key
+), shown AS (
+    INSERT INTO run_progress (run_key, at, body) SELECT run_key, clock_timestamp(), %(body)s FROM held
+    ON CONFLICT (run_key) DO UPDATE SET at = excluded.at, body = excluded.body
+)
+SELECT pg_notify('evalfleet_run', %(run)s) FROM held
+""")
+
+CANCEL_REQUESTED = _sql("""
+SELECT cancel_requested_at IS NOT NULL OR deleted_at IS NOT NULL FROM runs WHERE run_key = %s
+""")
+
+FINISH = _sql("""
+UPDATE runs
+SET status = %(status)s::run_status, stop_reason = %(reason)s, finished_at = clock_timestamp(), holder = NULL
+WHERE run_key = %(run_key)s AND epoch = %(epoch)s
+RETURNING pg_notify('evalfleet_run', id)
+""")

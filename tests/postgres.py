@@ -1,0 +1,70 @@
+"""A real Postgres for tests: one embedded server for the whole call, one fresh migrated database per test."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from evalfleet.settings import Settings
+from evalfleet.store.connection import connect
+from evalfleet.store.embedded import embedded
+from evalfleet.store.schema import ensure_schema
+
+_TEMPLATE = "evalfleet_template"
+
+
+def database_url(server: str, name: str) -> str:
+    """The URL of another database of the same server."""
+    return server.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[str]:
+    """The URL of a running server that all workers of this call share; it goes with the last of them."""
+    base = tmp_path_factory.getbasetemp()
+    state = (base if worker_id == "master" else base.parent) / "postgres-for-tests"
+    ready, done = threading.Event(), threading.Event()
+    found: list[str | BaseException] = []
+
+    async def serve() -> None:
+        try:
+            async with embedded(Settings(state_dir=state, artifacts=str(state / "artifacts"))) as url:
+                async with await connect(url, autocommit=True) as connection:
+                    await connection.execute("SELECT pg_advisory_lock(1)")
+                    cursor = await connection.execute("SELECT FROM pg_database WHERE datname = %s", (_TEMPLATE,))
+                    if await cursor.fetchone() is None:
+                        await connection.execute(f"CREATE DATABASE {_TEMPLATE}")
+                    await ensure_schema(database_url(url, _TEMPLATE))
+                found.append(url)
+                ready.set()
+                await asyncio.to_thread(done.wait)
+        except BaseException as error:
+            found.append(error)
+            raise
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
+    thread.start()
+    ready.wait()
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    yield found[0]
+    done.set()
+    thread.join()
+
+
+@pytest.fixture
+async def database(postgres: str, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+    """The URL of a fresh database at the newest schema, dropped after the test."""
+    name = "t_" + hashlib.sha256(f"{request.node.nodeid}{tmp_path}".encode()).hexdigest()[:16]
+    async with await connect(postgres, autocommit=True) as connection:
+        await connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")
+    yield database_url(postgres, name)
+    async with await connect(postgres, autocommit=True) as connection:
+        await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
