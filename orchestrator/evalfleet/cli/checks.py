@@ -26,7 +26,7 @@ GOOD_DESCRIPTORS = 4096
 _UNSHARE_SECONDS = 10.0
 
 
-class State(StrEnum):
+class Health(StrEnum):
     """`warning` costs speed or a feature; with `bad` runs fail."""
 
     GOOD = "good"
@@ -36,10 +36,10 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding. `advice` is set unless the state is good."""
+    """One finding. `advice` is set unless the health is good."""
 
     name: str
-    state: State
+    health: Health
     found: str
     advice: str | None = None
 
@@ -60,41 +60,41 @@ async def checks(settings: Settings) -> AsyncIterator[Check]:
 def check_python(version: tuple[int, ...]) -> Check:
     found = ".".join(str(part) for part in version)
     if OLDEST <= version[:2] <= NEWEST:
-        return Check("python", State.GOOD, found)
-    return Check("python", State.BAD, found, "use Python 3.11, 3.12 or 3.13")
+        return Check("python", Health.GOOD, found)
+    return Check("python", Health.BAD, found, "use Python 3.11, 3.12 or 3.13")
 
 
 def check_state_directory(directory: Path) -> Check:
     existing = _existing(directory)
     if os.access(existing, os.W_OK | os.X_OK):
-        return Check("state directory", State.GOOD, str(directory))
+        return Check("state directory", Health.GOOD, str(directory))
     advice = "set EVALFLEET_HOME to a writable directory"
-    return Check("state directory", State.BAD, f"{existing} is not writable", advice)
+    return Check("state directory", Health.BAD, f"{existing} is not writable", advice)
 
 
 def check_disk(directory: Path, free: int) -> Check:
     found = f"{free / (1 << 30):.1f} GiB free at {directory}"
     if free >= GOOD_DISK:
-        return Check("disk", State.GOOD, found)
-    state = State.WARNING if free >= LEAST_DISK else State.BAD
-    return Check("disk", state, found, "make room, or set EVALFLEET_HOME to a larger disk")
+        return Check("disk", Health.GOOD, found)
+    health = Health.WARNING if free >= LEAST_DISK else Health.BAD
+    return Check("disk", health, found, "make room, or set EVALFLEET_HOME to a larger disk")
 
 
 def check_descriptors(limit: int) -> Check:
     if limit == resource.RLIM_INFINITY or limit >= GOOD_DESCRIPTORS:
-        return Check("open files", State.GOOD, f"limit {'none' if limit == resource.RLIM_INFINITY else limit}")
-    return Check("open files", State.WARNING, f"limit {limit}", f"ulimit -n {GOOD_DESCRIPTORS}")
+        return Check("open files", Health.GOOD, f"limit {'none' if limit == resource.RLIM_INFINITY else limit}")
+    return Check("open files", Health.WARNING, f"limit {limit}", f"ulimit -n {GOOD_DESCRIPTORS}")
 
 
 def check_bytecode(package: str) -> Check:
     """Without cached bytecode every process of a package's own compiles it again: seconds at each start."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        return Check(package, State.BAD, "not installed", f"pip install {package}, or run with --inline")
+        return Check(package, Health.BAD, "not installed", f"pip install {package}, or run with --inline")
     if Path(importlib.util.cache_from_source(spec.origin)).is_file():
-        return Check(package, State.GOOD, "installed and compiled")
+        return Check(package, Health.GOOD, "installed and compiled")
     advice = f"{sys.executable} -m compileall -q {Path(spec.origin).parent}"
-    return Check(package, State.WARNING, "installed without bytecode, so it starts two to three times slower", advice)
+    return Check(package, Health.WARNING, "installed without bytecode, so it starts two to three times slower", advice)
 
 
 async def check_user_namespaces() -> Check:
@@ -102,10 +102,10 @@ async def check_user_namespaces() -> Check:
     try:
         done = await processes.run(("unshare", "--user", "true"), timeout=_UNSHARE_SECONDS)
     except OSError:
-        return Check("user namespaces", State.WARNING, "there is no program `unshare` to try them with", advice)
+        return Check("user namespaces", Health.WARNING, "there is no program `unshare` to try them with", advice)
     if done.ok:
-        return Check("user namespaces", State.GOOD, "allowed")
-    return Check("user namespaces", State.WARNING, "refused: no sandbox can use them", advice)
+        return Check("user namespaces", Health.GOOD, "allowed")
+    return Check("user namespaces", Health.WARNING, "refused: no sandbox can use them", advice)
 
 
 def check_plugins(what: str, factories: Mapping[str, Any]) -> Check:
@@ -117,8 +117,8 @@ def check_plugins(what: str, factories: Mapping[str, Any]) -> Check:
         except ConfigurationError as error:
             broken.append(str(error))
     if broken:
-        return Check(what, State.WARNING, "; ".join(broken), "install what is missing, or remove the package")
-    return Check(what, State.GOOD, ", ".join(factories) or "none")
+        return Check(what, Health.WARNING, "; ".join(broken), "install what is missing, or remove the package")
+    return Check(what, Health.GOOD, ", ".join(factories) or "none")
 
 
 async def check_record_store(settings: Settings) -> Check:
@@ -129,15 +129,15 @@ async def check_record_store(settings: Settings) -> Check:
         async with open_store(settings) as url, await connect(url, autocommit=True) as connection:
             shown = [await (await connection.execute(f"SHOW {name}")).fetchone() for name in _SHOWN]
     except EvalfleetError as error:
-        return Check("record store", State.BAD, f"{where}: {describe(error)}", "see `orchestrate db --help`")
+        return Check("record store", Health.BAD, f"{where}: {describe(error)}", "see `orchestrate db --help`")
     version, fsync, commit, standbys = (str(row[0]) if row else "" for row in shown)
     found = f"{where}, Postgres {version}"
     if "off" in (fsync, commit):
         return Check(
-            "record store", State.WARNING, f"{found}: a crash may lose commits", "set fsync and synchronous_commit on"
+            "record store", Health.WARNING, f"{found}: a crash may lose commits", "set fsync and synchronous_commit on"
         )
     survives = "failover, by a synchronous standby" if standbys else "a restart of the server"
-    return Check("record store", State.GOOD, f"{found}; commits survive {survives}")
+    return Check("record store", Health.GOOD, f"{found}; commits survive {survives}")
 
 
 _SHOWN = ("server_version", "fsync", "synchronous_commit", "synchronous_standby_names")

@@ -8,12 +8,12 @@ import click
 
 from evalfleet.cli import options
 from evalfleet.cli.application import Application, pass_application
-from evalfleet.cli.checks import Check, State, checks
+from evalfleet.cli.checks import Check, Health, checks
 from evalfleet.reports.exit_code import ExitCode
 from evalfleet.reports.visible import visible_line
 from evalfleet.settings import Settings
 
-_MARKS = {State.GOOD: "✓", State.WARNING: "!", State.BAD: "✗"}
+_MARKS = {Health.GOOD: "✓", Health.WARNING: "!", Health.BAD: "✗"}
 
 
 @click.command()
@@ -27,7 +27,7 @@ def command(application: Application) -> ExitCode:
 async def _doctor(application: Application) -> ExitCode:
     worst = ExitCode.ACCEPTED
     async for check in checks(Settings.from_environment()):
-        if check.state is State.BAD:
+        if check.health is Health.BAD:
             worst = ExitCode.INFRASTRUCTURE
         if application.json:
             application.value(asdict(check))
@@ -37,5 +37,5 @@ async def _doctor(application: Application) -> ExitCode:
 
 
 def _lines(check: Check) -> list[str]:
-    line = f"{_MARKS[check.state]} {check.name}: {visible_line(check.found)}"
+    line = f"{_MARKS[check.health]} {check.name}: {visible_line(check.found)}"
     return [line] if check.advice is None else [line, f"    {check.advice}"]
