@@ -184,7 +184,10 @@ class Buffer:
 
 @dataclass(slots=True)
 class RunState:
-    """Everything the coordinator knows of its run. Times are on its monotonic clock unless said."""
+    """Everything the coordinator knows of its run. Times are on its monotonic clock unless said.
+
+    `tallies` counts cases settled in this incarnation by verdict, `kinds` its unscored attempts by failure kind.
+    """
 
     epoch: int
     policy: RunPolicy
@@ -213,6 +216,7 @@ class RunState:
     stopping: StopAsked | None = None
     over: bool = False
     tallies: dict[str, int] = field(default_factory=dict[str, int])
+    kinds: dict[str, int] = field(default_factory=dict[str, int])
     spent_usd: float = 0.0
 
     def worker(self, worker: str, now: float) -> WorkerView:

@@ -1,0 +1,180 @@
+"""A worker: many lanes in one event loop, and the loop that exchanges its whole state with the coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from evalfleet.model.record import SealedAttempt
+from evalfleet.ports import Clock
+from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, Grant, WorkerCommand
+from evalfleet.scheduling.worker_state import Contact, WorkerState
+
+Exchange = Callable[[ExchangeRequest], Awaitable[ExchangeReply]]
+
+
+class Attempt(Protocol):
+    """One running attempt, as its lane holds it."""
+
+    async def run(self) -> SealedAttempt:
+        """Run to the end and return the sealed attempt, whatever happened."""
+        ...
+
+    def cancel(self, reason: str) -> None:
+        """Ask the attempt to end as cancelled; `run` still returns."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerTimes:
+    """Seconds: `hold` is how long the coordinator parks a poll, `flush` how long a seal may wait for company.
+
+    With every lane busy the next call waits up to `busy`; a silent coordinator is looked for every `look`.
+    """
+
+    hold: float = 5.0
+    flush: float = 0.05
+    busy: float = 0.1
+    look: float = 1.0
+    retry: float = 0.2
+    lease_ttl: float = 30.0
+
+
+class Worker:
+    """Runs granted cases in lanes until it is told to stop.
+
+    `exchange` raises ConnectionError when a call got no answer and ConnectionAbortedError when none will ever
+    come. `begin` makes an attempt from a grant. `rss` is this process's memory in bytes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        lanes: int,
+        exchange: Exchange,
+        begin: Callable[[Grant], Attempt],
+        clock: Clock,
+        times: WorkerTimes,
+    ) -> None:
+        self._state = WorkerState(name, lanes, times.lease_ttl, answered_at=clock.monotonic())
+        self._exchange = exchange
+        self._begin = begin
+        self._clock = clock
+        self._times = times
+        self._running: dict[int, Attempt] = {}
+        self._lanes: set[asyncio.Task[None]] = set()
+        self._news = asyncio.Event()
+        self._flush_at: float | None = None
+
+    def drain(self) -> None:
+        """Take nothing more; stop once everything held was handed over."""
+        self._state.draining = True
+
+    async def run(self) -> None:
+        """Exchange until the coordinator says stop, is gone for good, or a drain is done."""
+        try:
+            while not self._state.stopped and not self._drained():
+                await self._let_seals_gather()
+                await self._converse()
+        except ConnectionAbortedError:
+            self._cancel_all("the coordinator is gone")
+        finally:
+            await self._close()
+
+    def _drained(self) -> bool:
+        return self._state.draining and not self._state.live and not self._state.sealed
+
+    async def _let_seals_gather(self) -> None:
+        """While every lane is busy there is nothing to ask for: wait a moment for what may be handed over."""
+        if len(self._state.live) < self._state.lanes:
+            return
+        ends_at = self._clock.monotonic() + self._times.busy
+        while (left := (self._flush_at or ends_at) - self._clock.monotonic()) > 0:
+            await _wait_for(self._news, left)
+            self._news.clear()
+            if self._state.sealed:
+                self._schedule_flush()
+
+    async def _converse(self) -> None:
+        """One call: until it is answered, times out, or newer news make a newer call due."""
+        self._news.clear()
+        self._flush_at = None
+        carried = len(self._state.sealed)
+        request = self._state.request(self._clock.monotonic())
+        call = asyncio.ensure_future(self._exchange(request))
+        call.add_done_callback(lambda _: self._news.set())
+        ends_at = self._clock.monotonic() + self._times.hold + 10.0
+        while not call.done():
+            now = self._clock.monotonic()
+            if now >= ends_at or (self._flush_at is not None and now >= self._flush_at):
+                # The call is left behind: its reply is to an older list and would be ignored.
+                call.add_done_callback(_forget)
+                return
+            await _wait_for(self._news, min(ends_at - now, (self._flush_at or ends_at) - now, self._times.look))
+            self._news.clear()
+            if len(self._state.sealed) > carried and not call.done():
+                self._schedule_flush()
+            if self._state.contact(self._clock.monotonic()) is Contact.LOST:
+                self._cancel_all("the coordinator has not answered for a whole lease time")
+        try:
+            reply = call.result()
+        except ConnectionAbortedError:
+            raise
+        except ConnectionError:
+            await self._clock.sleep(self._times.retry)
+            return
+        self._take_in(request.seq, reply)
+
+    def _schedule_flush(self) -> None:
+        """Send at once when half of the lanes wait, else give other seals a moment to come along."""
+        now = self._clock.monotonic()
+        if len(self._state.live) * 2 <= self._state.lanes:
+            self._flush_at = now
+        elif self._flush_at is None:
+            self._flush_at = now + self._times.flush
+
+    def _take_in(self, seq: int, reply: ExchangeReply) -> None:
+        grants, commands = self._state.receive(seq, reply, self._clock.monotonic())
+        for grant in grants:
+            attempt = self._running[grant.attempt] = self._begin(grant)
+            lane = asyncio.get_running_loop().create_task(self._lane(grant.attempt, attempt))
+            self._lanes.add(lane)
+            lane.add_done_callback(self._lanes.discard)
+        for command in commands:
+            self._obey(command)
+
+    async def _lane(self, identifier: int, attempt: Attempt) -> None:
+        sealed = await attempt.run()
+        del self._running[identifier]
+        self._state.seal(sealed)
+        self._news.set()
+
+    def _obey(self, command: WorkerCommand) -> None:
+        if command.kind is CommandKind.CANCEL and command.attempt in self._running:
+            self._running[command.attempt].cancel(command.reason)
+
+    def _cancel_all(self, reason: str) -> None:
+        for attempt in self._running.values():
+            attempt.cancel(reason)
+
+    async def _close(self) -> None:
+        self._cancel_all("the worker stops")
+        if self._lanes:
+            await asyncio.wait(self._lanes)
+
+
+def _forget(call: asyncio.Future[ExchangeReply]) -> None:
+    if not call.cancelled():
+        call.exception()
+
+
+async def _wait_for(event: asyncio.Event, seconds: float) -> None:
+    """Until the event is set or `seconds` have passed."""
+    if event.is_set() or seconds <= 0:
+        return
+    loop = asyncio.get_running_loop()
+    timer = loop.call_later(seconds, event.set)
+    await event.wait()
+    timer.cancel()
