@@ -1,4 +1,4 @@
-"""Entry points to factories: the only place that imports by name, and only when a name is asked for.
+"""What is installed: entry points to factories, imported by name when asked for, and package versions.
 
 Groups: `evalfleet.adapters` (an `AdapterFactory` each) and `evalfleet.sandboxes` (a `SandboxFactory` each).
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distributions, entry_points
 from typing import Any, Generic, TypeVar, cast
 
 from evalfleet.errors import ConfigurationError, describe
@@ -87,6 +87,11 @@ def adapter_factories() -> Factories[AdapterFactory]:
 def sandbox_factories() -> Factories[SandboxFactory]:
     """The installed sandbox backends by name, each imported when it is looked up."""
     return Factories[SandboxFactory]("sandbox backend", SandboxFactory, entry_points(group=SANDBOXES))
+
+
+def installed_packages() -> dict[str, str]:
+    """The version of every installed distribution by name, sorted."""
+    return dict(sorted({found.name: found.version for found in distributions()}.items()))
 
 
 def _owner(point: EntryPoint) -> str:

@@ -9,8 +9,8 @@ from evalfleet.model.canonical import digest
 from evalfleet.model.experiment import Experiment
 from evalfleet.planning.arm_probe import PlannedArm
 from evalfleet.planning.fingerprint import FingerprintParts
-from evalfleet.planning.items import DatasetRecord
 from evalfleet.planning.select import Narrowing
+from evalfleet.planning.selected import DatasetRecord
 
 #: Parts of an experiment that may change between submit and resume: they shape no attempt and no denominator.
 _FREE = frozenset(

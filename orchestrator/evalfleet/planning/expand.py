@@ -1,7 +1,7 @@
 """Items and arms to Cases: the frozen denominator, in an order whose beginning represents the whole. Pure.
 
-Planned order: repetitions outermost, then the items permuted by the experiment's seed, then the arms. So every
-prefix of a run holds each arm equally often (±1 item), samples the Evals at random, and repeats none before all
+Planned order: repetitions outermost, then the selected Evals permuted by the experiment's seed, then the arms. So every
+prefix of a run holds each arm equally often (±1 Eval), samples the Evals at random, and repeats none before all
 were tried once. The permutation sorts by a hash of seed and content: the same rows come in the same order
 however their file is sorted, and a larger `limit` extends a smaller one.
 """
@@ -19,10 +19,10 @@ from evalfleet.model.verdict import Style
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class SelectedEval:
     """One Eval to run against every arm. `row` is the row's canonical JSON.
 
-    `occurrence` counts, from 0, items before it with the same definition and content, so that a row which stands
+    `occurrence` counts, from 0, those before it with the same definition and content, so that a row which stands
     twice is two samples.
     """
 
@@ -46,31 +46,31 @@ class ArmIdentity:
     prints: Mapping[str, str] | None
 
 
-def expand(arms: Sequence[ArmIdentity], items: Iterable[Item], repetitions: int) -> Iterator[Case]:
-    """Every Case in planned order, one at a time. `items` is iterated once a repetition, in planned order."""
+def expand(arms: Sequence[ArmIdentity], evals: Iterable[SelectedEval], repetitions: int) -> Iterator[Case]:
+    """Every Case in planned order, one at a time. `evals` is iterated once a repetition, in planned order."""
     ordinal = 0
     for repetition in range(repetitions):
-        for item in items:
-            shared = _shared(item)
+        for selected in evals:
+            shared = _shared(selected)
             for arm in arms:
                 yield Case(
                     ordinal=ordinal,
                     arm=arm.name,
-                    eval_id=item.eval_id,
-                    definition=item.definition,
-                    style=item.style,
+                    eval_id=selected.eval_id,
+                    definition=selected.definition,
+                    style=selected.style,
                     repetition=repetition,
-                    content=sha256(f"{arm.name}\n{item.definition}\n{shared}".encode()),
-                    fingerprint=_fingerprint(arm, item, shared),
-                    row=item.row,
-                    tags=item.tags,
-                    external=item.external,
+                    content=sha256(f"{arm.name}\n{selected.definition}\n{shared}".encode()),
+                    fingerprint=_fingerprint(arm, selected, shared),
+                    row=selected.row,
+                    tags=selected.tags,
+                    external=selected.external,
                 )
                 ordinal += 1
 
 
 def content_key(definition: str, row: bytes | None) -> int:
-    """64 bits that identify an item by content, whatever its position."""
+    """64 bits that identify a selected Eval by content, whatever its position."""
     return int.from_bytes(blake2b(definition.encode() + b"\n" + (row or b""), digest_size=8).digest(), "big")
 
 
@@ -81,12 +81,12 @@ def planned_order(keys: Sequence[int], seed: int) -> array[int]:
     return array("Q", sorted(range(len(keys)), key=hashed.__getitem__))
 
 
-def _shared(item: Item) -> str:
-    row = "" if item.row is None else sha256(item.row)
-    return f"{row}\n{item.occurrence}" if item.occurrence else row
+def _shared(selected: SelectedEval) -> str:
+    row = "" if selected.row is None else sha256(selected.row)
+    return f"{row}\n{selected.occurrence}" if selected.occurrence else row
 
 
-def _fingerprint(arm: ArmIdentity, item: Item, shared: str) -> str | None:
+def _fingerprint(arm: ArmIdentity, selected: SelectedEval, shared: str) -> str | None:
     if arm.prints is None:
         return None
-    return sha256(f"{arm.prints[item.definition]}\n{shared}".encode())
+    return sha256(f"{arm.prints[selected.definition]}\n{shared}".encode())

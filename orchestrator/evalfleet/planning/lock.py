@@ -5,12 +5,12 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 from evalfleet.errors import ConfigurationError
 from evalfleet.model.ids import sha256
+from evalfleet.plugins import installed_packages
 from evalfleet.ports import Command, CommandResult, Spawner
 
 COMMAND_SECONDS = 60.0
@@ -50,7 +50,7 @@ async def project_lock(commands: Commands) -> dict[str, Any]:
         "git": await _git(commands),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": dict(sorted({found.name: found.version for found in distributions()}.items())),
+        "packages": installed_packages(),
     }
 
 

@@ -23,11 +23,11 @@ from evalfleet.planning.discover import Catalog
 from evalfleet.planning.expand import ArmIdentity, expand
 from evalfleet.planning.experiment_file import LoadedExperiment
 from evalfleet.planning.fingerprint import FingerprintParts, eval_parts, sandbox_parts
-from evalfleet.planning.items import DatasetRecord, ItemTable, scan
 from evalfleet.planning.lock import Commands, project_lock
 from evalfleet.planning.reuse import Action, History, reuse
 from evalfleet.planning.sandbox_plan import SandboxFault, resolve_sandbox
 from evalfleet.planning.select import Narrowing, Selector
+from evalfleet.planning.selected import DatasetRecord, SelectedEvals, scan
 from evalfleet.planning.sources import Sources
 from evalfleet.ports import AdapterFactory, Spawner
 
@@ -57,7 +57,7 @@ class Plan:
     files: Mapping[str, Path]
     sandboxes: Mapping[tuple[str, str], SandboxSpec | None]
     datasets: tuple[DatasetRecord, ...]
-    items: ItemTable
+    evals: SelectedEvals
     digests: Mapping[str, str]
     lock: Mapping[str, Any]
     eval_parts: Mapping[str, FingerprintParts]
@@ -71,16 +71,16 @@ class Plan:
     @property
     def total(self) -> int:
         """How many Cases the plan holds."""
-        return len(self.items) * len(self.arms) * self.experiment.repetitions
+        return len(self.evals) * len(self.arms) * self.experiment.repetitions
 
     @property
     def per_arm(self) -> int:
         """How many Cases each arm has."""
-        return len(self.items) * self.experiment.repetitions
+        return len(self.evals) * self.experiment.repetitions
 
     def cases(self) -> Iterator[Case]:
         """Every Case in planned order, one at a time; each call gives the same. May read dataset files again."""
-        return expand(self._identities, self.items, self.experiment.repetitions)
+        return expand(self._identities, self.evals, self.experiment.repetitions)
 
     def actions(self, history: History, cases: Iterable[Case] | None = None) -> Iterator[Action]:
         """What happens to each Case, given what earlier runs settled."""
@@ -155,8 +155,8 @@ class _Planner:
         definitions, project = self._catalog.definitions, self._catalog.project
         found = await asyncio.to_thread(scan, definitions, selector, project, allow_empty=self._allow_empty)
         self._problems += found.problems
-        selected = found.items.definitions()
-        self._check_selection(selector, selected, found.items)
+        selected = found.evals.definitions()
+        self._check_selection(selector, selected, found.evals)
         sandboxes = self._sandboxes(arms, selected)
         if self._problems:
             raise self._error()
@@ -170,21 +170,21 @@ class _Planner:
             files={definition.id: self._catalog.files[definition.id] for definition in selected},
             sandboxes=sandboxes,
             datasets=found.datasets,
-            items=found.items,
+            evals=found.evals,
             digests=definition_digests(self._loaded.experiment, self._narrowing, arms, parts, found.datasets),
             lock=await project_lock(self._commands),
             eval_parts=parts,
             sandbox_parts={pair: self._sandbox_parts(spec) for pair, spec in sandboxes.items()},
         )
 
-    def _check_selection(self, selector: Selector, selected: tuple[EvalDefinition, ...], items: ItemTable) -> None:
+    def _check_selection(self, selector: Selector, selected: tuple[EvalDefinition, ...], evals: SelectedEvals) -> None:
         for where, index, prefix in selector.unmatched():
             message = f"no eval id begins with {prefix!r}"
             if where == "prefix":
                 self._problems.append(Problem("UNKNOWN_PREFIX", message, field="prefix"))
             else:
                 self._problems.append(self._loaded.problem("UNKNOWN_PREFIX", message, ("evals", where, index)))
-        if not items and not self._problems and not self._allow_empty:
+        if not evals and not self._problems and not self._allow_empty:
             message = "0 samples selected: no eval passes the selection"
             hint = "--allow-empty plans an empty run"
             self._problems.append(self._loaded.problem("NO_CASES", message, ("evals",), hint))

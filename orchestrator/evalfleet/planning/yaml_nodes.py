@@ -1,4 +1,7 @@
-"""YAML text to nodes that keep what the usual loaders throw away: places, plainness and written tags."""
+"""YAML text to nodes that keep what the usual loaders throw away: places, plainness and written tags.
+
+The parser is imported when a document is read: authors import this package in every worker and read no YAML there.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.events import (
-    AliasEvent,
-    DocumentStartEvent,
-    MappingStartEvent,
-    NodeEvent,
-    ScalarEvent,
-    SequenceStartEvent,
-)
-
 from evalfleet.errors import DefinitionError, Problem
 
 MAX_DEPTH = 100
+
+_NODES = frozenset({"ScalarEvent", "AliasEvent", "SequenceStartEvent", "MappingStartEvent"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +46,8 @@ class Mapping(Node):
 
 def compose(text: str, file: str) -> Node | None:
     """The root node of the one document in `text`, None when it is empty. Raises DefinitionError."""
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
     try:
         return _Composer(file, _events(text)).document()
     except MarkedYAMLError as error:
@@ -65,6 +61,8 @@ def compose(text: str, file: str) -> Node | None:
 
 
 def _events(text: str) -> Iterator[Any]:
+    from ruamel.yaml import YAML
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # ruamel warns about legal documents too
         yield from cast("Iterator[Any]", YAML(typ="safe", pure=True).parse(text))  # pyright: ignore[reportUnknownMemberType]
@@ -87,11 +85,12 @@ class _Composer:
         root: Node | None = None
         documents = 0
         for event in self._events:
-            if isinstance(event, DocumentStartEvent):
+            kind = type(event).__name__
+            if kind == "DocumentStartEvent":
                 documents += 1
                 if documents > 1:
                     raise self._refused("a second document; one file holds one document", event)
-            elif isinstance(event, NodeEvent):
+            elif kind in _NODES:
                 root = self._node(event, 0)
         return root
 
@@ -99,7 +98,7 @@ class _Composer:
         if depth > MAX_DEPTH:
             raise self._refused(f"nested more than {MAX_DEPTH} levels deep", event)
         anchor = None if event.anchor is None else str(event.anchor)
-        if isinstance(event, AliasEvent):
+        if type(event).__name__ == "AliasEvent":
             if anchor not in self._anchors:
                 raise self._refused(f"the alias *{anchor} has no anchor before it", event)
             return self._anchors[anchor]
@@ -116,17 +115,16 @@ class _Composer:
     def _begin(self, event: Any) -> Node:
         line, column = event.start_mark.line + 1, event.start_mark.column + 1
         tag = None if event.ctag is None else str(event.ctag)
-        if isinstance(event, SequenceStartEvent):
+        kind = type(event).__name__
+        if kind == "SequenceStartEvent":
             return Sequence(line=line, column=column, tag=tag)
-        if isinstance(event, MappingStartEvent):
+        if kind == "MappingStartEvent":
             return Mapping(line=line, column=column, tag=tag)
-        scalar = cast("ScalarEvent", event)
-        plain = cast(Any, scalar).style in (None, "")
-        return Scalar(line=line, column=column, tag=tag, text=str(cast(Any, scalar).value), plain=plain)
+        return Scalar(line=line, column=column, tag=tag, text=str(event.value), plain=event.style in (None, ""))
 
     def _until_end(self) -> Iterator[Any]:
         for event in self._events:
-            if not isinstance(event, NodeEvent):
+            if type(event).__name__ not in _NODES:
                 return
             yield event
 

@@ -1,4 +1,4 @@
-"""The selected items of a plan, in planned order: rows are read from their files again, not kept as objects."""
+"""The selected Evals of a plan, in planned order: rows are read from their files again, not kept as objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from evalfleet.errors import DefinitionError, Problem
 from evalfleet.model.definition import EvalDefinition
 from evalfleet.planning.dataset import Dataset, RowReader
-from evalfleet.planning.expand import Item, content_key, planned_order
+from evalfleet.planning.expand import SelectedEval, content_key, planned_order
 from evalfleet.planning.select import Selector
 
 #: Rows up to this much text in all stay in memory after the scan; beyond it they are read again by position.
@@ -38,8 +38,8 @@ class _Rows:
     sha256: str = ""
 
 
-class ItemTable:
-    """Items in planned order. Iterating gives the same items each time, or raises DefinitionError
+class SelectedEvals:
+    """Selected Evals in planned order. Iterating gives the same each time, or raises DefinitionError
     (`DATASET_CHANGED`) when a file is not what was scanned."""
 
     def __init__(self, definitions: Sequence[EvalDefinition], rows: Mapping[int, _Rows]) -> None:
@@ -65,10 +65,10 @@ class ItemTable:
             previous = entry
 
     def definitions(self) -> tuple[EvalDefinition, ...]:
-        """The definitions that have an item."""
+        """The definitions that have a selected Eval."""
         return tuple(self._definitions[index] for index in sorted(set(self._owner)))
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[SelectedEval]:
         with ExitStack() as stack:
             readers: dict[int, RowReader] = {}
             for place, owner in enumerate(self._owner):
@@ -77,7 +77,7 @@ class ItemTable:
                 if owner in self._rows:
                     name, data = self._read(owner, self._row[place], readers, stack)
                     eval_id = f"{eval_id}/{name}"
-                yield Item(
+                yield SelectedEval(
                     definition=definition.id,
                     eval_id=eval_id,
                     style=definition.style,
@@ -105,21 +105,21 @@ class ItemTable:
 class Scan:
     """What a pass over the catalog found."""
 
-    items: ItemTable
+    evals: SelectedEvals
     datasets: tuple[DatasetRecord, ...]
     problems: tuple[Problem, ...]
 
 
 def scan(definitions: Sequence[EvalDefinition], selector: Selector, project: Path, *, allow_empty: bool) -> Scan:
-    """Read every dataset that the selection can reach, once: validate its rows, record it, and order the items."""
+    """Read every dataset that the selection can reach, once: validate its rows, record it, and order what is selected."""
     scanner = _Scanner(selector, project, allow_empty=allow_empty)
     for index, definition in enumerate(definitions):
         scanner.add(index, definition)
-    table = ItemTable(definitions, scanner.rows)
+    table = SelectedEvals(definitions, scanner.rows)
     if not scanner.problems:
         table.arrange(scanner.entries, scanner.keys, selector.selection.seed, selector.selection.limit)
     records = tuple(dict.fromkeys(scanner.records))
-    return Scan(items=table, datasets=records, problems=tuple(scanner.problems))
+    return Scan(evals=table, datasets=records, problems=tuple(scanner.problems))
 
 
 class _Scanner:
