@@ -1,0 +1,1 @@
+"""ONE Attempt: the `t` context, its stages, deadlines and redaction."""

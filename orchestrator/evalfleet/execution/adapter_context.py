@@ -1,0 +1,111 @@
+"""What an adapter and a Python agent see of the attempt: `ctx`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from evalfleet.errors import ConfigurationError
+from evalfleet.execution.state import AttemptState
+from evalfleet.ports import Clock, Sandbox, Secrets
+
+S = TypeVar("S")
+
+
+class LineState:
+    """What one conversation line keeps between sends. Fresh for every session."""
+
+    __slots__ = ("_id", "_values")
+
+    def __init__(self) -> None:
+        self._id: str | None = None
+        self._values: dict[str, Any] = {}
+
+    @property
+    def id(self) -> str | None:
+        return self._id
+
+    def capture(self, session_id: str | None) -> None:
+        """Keep the backend's session id: the first writer wins, None is ignored."""
+        if self._id is None:
+            self._id = session_id
+
+    def get(self, key: str, kind: type[S]) -> S | None:
+        """The value kept under `key`, None without one. Raises TypeError when it is not a `kind`."""
+        value = self._values.get(key)
+        if value is not None and not isinstance(value, kind):
+            raise TypeError(f"session value {key!r} is a {type(value).__name__}, not a {kind.__name__}")
+        return value
+
+    def set(self, key: str, value: Any) -> None:
+        self._values[key] = value
+
+
+class LineContext:
+    """The `AdapterContext` of one conversation line; `turn_ends_at` is set for each send."""
+
+    __slots__ = ("_state", "session", "turn_ends_at")
+
+    def __init__(self, state: AttemptState) -> None:
+        self._state = state
+        self.session = LineState()
+        self.turn_ends_at: float | None = None
+
+    @property
+    def deadline(self) -> float | None:
+        """Seconds left for this send, by the turn's and the attempt's limit; None without either."""
+        limits = [limit for limit in (self.turn_ends_at, self._state.deadline_at) if limit is not None]
+        return max(0.0, min(limits) - self.clock.monotonic()) if limits else None
+
+    @property
+    def cancelled(self) -> bool:
+        return self._state.broken_off is not None
+
+    @property
+    def secrets(self) -> Secrets:
+        return self._state.secrets
+
+    @property
+    def sandbox(self) -> Sandbox:
+        if self._state.sandbox is None:
+            raise ConfigurationError("this attempt has no sandbox: give the arm or the eval a `sandbox`")
+        return self._state.sandbox
+
+    @property
+    def model(self) -> str | None:
+        return self._state.job.arm.model
+
+    @property
+    def flags(self) -> Mapping[str, Any]:
+        return self._state.job.arm.flags
+
+    @property
+    def arm(self) -> str:
+        return self._state.job.arm.name
+
+    @property
+    def case(self) -> str:
+        return self._state.job.case.eval_id
+
+    @property
+    def attempt(self) -> int:
+        return self._state.job.attempt
+
+    @property
+    def repetition(self) -> int:
+        return self._state.job.case.repetition
+
+    @property
+    def variants(self) -> Mapping[str, str]:
+        return self._state.job.case.variants
+
+    @property
+    def seed(self) -> int:
+        return self._state.job.seed
+
+    @property
+    def clock(self) -> Clock:
+        return self._state.services.clock
+
+    def log(self, message: str) -> None:
+        self._state.note(f"{message}")

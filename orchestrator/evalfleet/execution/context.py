@@ -1,0 +1,188 @@
+"""`t`: what a test body gets. `T` and `ScoreT` for `async def` bodies, `SyncT` for plain ones."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+from evalfleet.execution.conversation import Conversation, SessionHandle, SyncSessionHandle
+from evalfleet.execution.handles import Assertion, SyncAssertion
+from evalfleet.execution.ledger import GROUPS, Entry, Ledger, Snapshot
+from evalfleet.execution.sandbox_handle import SandboxHandle, SyncSandboxHandle
+from evalfleet.execution.scoped import Author, H
+from evalfleet.execution.sessions import SessionLine
+from evalfleet.execution.signals import BodySkipped
+from evalfleet.execution.state import AttemptState
+from evalfleet.execution.threads import Bridge
+from evalfleet.model.assertion import ScopeKind
+from evalfleet.model.turn import TurnRecord
+
+_GROUP_DEPTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Fixture:
+    """The fixture folder an eval came from: what its PROMPT.md says."""
+
+    prompt: str
+
+
+class Root(Conversation[H]):
+    """What `t` has beside a conversation. As a conversation it is the attempt's first session; its assertions,
+    `events` and `usage` look at all sessions started so far.
+    """
+
+    __slots__ = ()
+
+    @property
+    def model(self) -> str | None:
+        """The model the arm names."""
+        return self.author.state.job.arm.model
+
+    @property
+    def flags(self) -> Mapping[str, Any]:
+        """The arm's flags."""
+        return self.author.state.job.arm.flags
+
+    @property
+    def arm(self) -> str:
+        """The arm's name."""
+        return self.author.state.job.arm.name
+
+    @property
+    def variants(self) -> Mapping[str, str]:
+        """The variant chosen for each step that has some."""
+        return self.author.state.job.case.variants
+
+    @property
+    def repetition(self) -> int:
+        """Which repetition this is, from 0."""
+        return self.author.state.job.case.repetition
+
+    @property
+    def seed(self) -> int:
+        """A number that is the same for every attempt of this case and repetition."""
+        return self.author.state.job.seed
+
+    @property
+    def time_left(self) -> float | None:
+        """Seconds until the attempt's deadline; None without one."""
+        return self.author.state.remaining()
+
+    @property
+    def fixture(self) -> Fixture:
+        """The fixture of this eval. Raises AuthoringError when it came from no fixture folder."""
+        state = self.author.state
+        if state.job.definition.fixture is None:
+            raise state.refuse("t.fixture: this eval has no folder with a PROMPT.md beside its eval.py", "NO_FIXTURE")
+        return _read_fixture(state.job.definition.fixture)
+
+    def skip(self, reason: str) -> NoReturn:
+        """End the test body here; the case counts as skipped, for `reason`, unless a gate has failed."""
+        state = self.author.state
+        state.check_open("skip()")
+        if not isinstance(reason, str) or not reason.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise state.refuse("skip() needs a reason", "SKIP_WITHOUT_REASON")
+        state.skip_reason = reason
+        raise state.latch(BodySkipped())
+
+    @contextmanager
+    def group(self, title: str) -> Generator[None]:
+        """Show the assertions registered inside the `with` block under `title`."""
+        titles = GROUPS.get()
+        if not isinstance(title, str) or not title.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise self.author.state.refuse("group() needs a title", "INVALID_GROUP")
+        if len(titles) >= _GROUP_DEPTH:
+            raise self.author.state.refuse(f"groups nest deeper than {_GROUP_DEPTH} levels", "INVALID_GROUP")
+        token = GROUPS.set((*titles, title))
+        try:
+            yield
+        finally:
+            GROUPS.reset(token)
+
+    def log(self, message: object) -> None:
+        """Keep a line with the attempt's diagnostics; never evidence."""
+        self.author.state.note(f"{message}")
+
+    def diagnostic(self, code: str, message: str, *, level: str = "warning", data: Any = None) -> None:
+        """Keep a coded diagnostic; never changes the verdict."""
+        self.author.state.note(f"{level} {code}: {message}" + ("" if data is None else f" {data!r}"))
+
+    def _turns(self) -> Sequence[TurnRecord]:
+        return tuple(self.author.state.turns)
+
+    def _snapshot(self) -> Snapshot:
+        state = self.author.state
+        return Snapshot(ScopeKind.ATTEMPT, "t", tuple(state.turns), any(line.in_flight for line in state.lines))
+
+    def _new_line(self) -> SessionLine:
+        state = self.author.state
+        state.check_open("new_session()")
+        return open_line(state)
+
+    def _sandbox(self) -> SandboxHandle:
+        state = self.author.state
+        if state.sandbox is None:
+            raise state.refuse(f"t.sandbox: neither the eval nor arm {self.arm!r} names a sandbox", "NO_SANDBOX")
+        return SandboxHandle(state, state.sandbox)
+
+
+class T(Root[Assertion], SessionHandle):
+    """The context of an `async def` test body."""
+
+    __slots__ = ()
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(Author(ledger, Assertion), open_line(ledger.state))
+
+    @property
+    def sandbox(self) -> SandboxHandle:
+        """The attempt's sandbox. Raises AuthoringError when there is none."""
+        return self._sandbox()
+
+    def new_session(self) -> SessionHandle:
+        """A fresh conversation line, which shares nothing with the others; opened by its first send."""
+        return SessionHandle(self.author, self._new_line())
+
+
+class ScoreT(T):
+    """The context of an `async def` body of a score-style eval: handles take `.score(points)`."""
+
+    __slots__ = ()
+
+
+class SyncT(Root[SyncAssertion], SyncSessionHandle):
+    """The context of a plain `def` test body, pass-style or score-style."""
+
+    __slots__ = ()
+
+    def __init__(self, ledger: Ledger, bridge: Bridge) -> None:
+        def handle(ledger: Ledger, entry: Entry) -> SyncAssertion:
+            return SyncAssertion(ledger, entry, bridge)
+
+        SyncSessionHandle.__init__(self, Author(ledger, handle), open_line(ledger.state), bridge)
+
+    @property
+    def sandbox(self) -> SyncSandboxHandle:
+        """The attempt's sandbox. Raises AuthoringError when there is none."""
+        return SyncSandboxHandle(self._sandbox(), self.bridge)
+
+    def new_session(self) -> SyncSessionHandle:
+        """A fresh conversation line, which shares nothing with the others; opened by its first send."""
+        return SyncSessionHandle(self.author, self._new_line(), self.bridge)
+
+
+def open_line(state: AttemptState) -> SessionLine:
+    """A new conversation line of the attempt; nothing is opened before its first send."""
+    line = SessionLine(state, len(state.lines))
+    state.lines.append(line)
+    return line
+
+
+@lru_cache(maxsize=256)
+def _read_fixture(folder: Path) -> Fixture:
+    return Fixture(prompt=(folder / "PROMPT.md").read_text("utf-8"))

@@ -1,0 +1,116 @@
+"""What a worker holds of one run: its arms, its evals and its limits; turns a Case into an Attempt's evidence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalfleet.errors import AttemptFailure, FailureKind, boundary, describe
+from evalfleet.execution.attempt import AttemptControl, AttemptJob, AttemptServices, run_attempt
+from evalfleet.execution.seal import never_ran
+from evalfleet.model.case import Case
+from evalfleet.model.definition import EvalDefinition, SandboxSpec
+from evalfleet.model.ids import sha256
+from evalfleet.model.record import AttemptEvidence
+from evalfleet.ports import Adapter, ArmSettings, SandboxProvider
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltArm:
+    """One arm, built: its settings, its adapter and, when its attempts have one, its sandbox provider and plan.
+
+    An eval's own sandbox plan is laid over the arm's by whoever builds this: `sandbox` gives the plan of a definition.
+    """
+
+    settings: ArmSettings
+    adapter: Adapter
+    sandbox: Callable[[EvalDefinition], tuple[SandboxProvider, SandboxSpec] | None] = lambda _: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorSettings:
+    """What an executor needs of its run. Timeouts are in seconds; an eval's own attempt timeout comes first.
+
+    `definitions` finds an eval by id, and `decode` reads a case's row for it; both may raise DefinitionError or
+    AuthoringError.
+    """
+
+    run: str
+    project: Path
+    arms: Mapping[str, BuiltArm]
+    definitions: Callable[[str], EvalDefinition]
+    decode: Callable[[EvalDefinition, bytes], Any]
+    attempt_timeout: float | None = None
+    turn_timeout: float | None = None
+
+
+class Executor:
+    """Runs the attempts of one run in this process; many at a time."""
+
+    def __init__(self, settings: ExecutorSettings, services: AttemptServices) -> None:
+        self._settings = settings
+        self._services = services
+        self._definitions: dict[str, EvalDefinition] = {}
+
+    async def execute(self, attempt: int, case: Case, control: AttemptControl) -> AttemptEvidence:
+        """Run one attempt of `case`. Always returns evidence, also when the eval can't be loaded here."""
+        try:
+            job = self._job(attempt, case)
+        except AttemptFailure as failure:
+            return never_ran(attempt, case, failure, self._services.clock.wall())
+        return await run_attempt(job, self._services, control)
+
+    async def close(self) -> tuple[str, ...]:
+        """Close all adapters; what went wrong with any of them, as texts."""
+        closing = {asyncio.ensure_future(arm.adapter.close()): name for name, arm in self._settings.arms.items()}
+        self._services.threads.close()
+        if not closing:
+            return ()
+        done, hanging = await asyncio.wait(closing, timeout=self._services.patience.cleanup)
+        for task in hanging:
+            task.cancel()
+        problems = [f"arm {closing[task]}: its adapter did not close in time" for task in hanging]
+        for task in done:
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                text = f"arm {closing[task]}: its adapter did not close: {type(error).__name__}: {describe(error)}"
+                problems.append(text)
+        return tuple(problems)
+
+    def _job(self, attempt: int, case: Case) -> AttemptJob:
+        settings = self._settings
+        arm = settings.arms.get(case.arm)
+        if arm is None:
+            known = ", ".join(settings.arms)
+            raise AttemptFailure(FailureKind.INFRASTRUCTURE, "UNKNOWN_ARM", f"no arm {case.arm!r} here, only {known}")
+        with boundary(FailureKind.AUTHORING, "EVAL_NOT_LOADED"):
+            definition = self._definition(case.definition)
+            row = None if case.row is None else settings.decode(definition, case.row)
+            sandbox = arm.sandbox(definition)
+        return AttemptJob(
+            run=settings.run,
+            attempt=attempt,
+            case=case,
+            definition=definition,
+            row=row,
+            arm=arm.settings,
+            adapter=arm.adapter,
+            sandbox=sandbox,
+            attempt_timeout=definition.timeout or settings.attempt_timeout,
+            turn_timeout=settings.turn_timeout,
+            seed=seed_of(case),
+        )
+
+    def _definition(self, identifier: str) -> EvalDefinition:
+        known = self._definitions.get(identifier)
+        if known is None:
+            known = self._definitions[identifier] = self._settings.definitions(identifier)
+        return known
+
+
+def seed_of(case: Case) -> int:
+    """A 63-bit seed, the same for every attempt of a case and repetition, wherever it stands in the run."""
+    return int(sha256(f"{case.content}/{case.repetition}".encode())[:16], 16) >> 1

@@ -1,0 +1,98 @@
+"""What one attempt is given: the job, the services it may use, its time limits, and its control."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from evalfleet.execution.threads import AuthorThreads
+from evalfleet.model.case import Case
+from evalfleet.model.definition import EvalDefinition, SandboxSpec
+from evalfleet.model.usage import Usage
+from evalfleet.ports import Adapter, ArmSettings, Clock, SandboxProvider, Secrets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptJob:
+    """One attempt to run. `row` is the decoded dataset row, None without a dataset; timeouts are in seconds.
+
+    `seed` is stable per case and repetition.
+    """
+
+    run: str
+    attempt: int
+    case: Case
+    definition: EvalDefinition
+    row: Any
+    arm: ArmSettings
+    adapter: Adapter
+    sandbox: tuple[SandboxProvider, SandboxSpec] | None
+    attempt_timeout: float | None
+    turn_timeout: float | None
+    seed: int
+
+    @property
+    def folder(self) -> Path:
+        """What relative paths in the eval start from: the folder of its file."""
+        place = self.definition.place
+        return self.arm.project if place is None else place.file.parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long, in seconds, code that was told to stop is waited for before it is left behind.
+
+    `grace`: author, agent and grader code; `cleanup`: closing sessions and the sandbox, each attempt.
+    """
+
+    grace: float = 10.0
+    cleanup: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptServices:
+    """What attempts of one worker share. `price` gives the US dollars of a usage, None when unknown."""
+
+    clock: Clock
+    secrets: Secrets
+    threads: AuthorThreads
+    price: Callable[[str | None, Usage], float | None] | None = None
+    patience: Patience = field(default_factory=Patience)
+
+
+class Stage(StrEnum):
+    """How far an attempt has come."""
+
+    PLANNED = "planned"
+    OPENING = "opening"
+    RUNNING = "running"
+    RECORDED = "recorded"
+    SEALED = "sealed"
+
+
+class AttemptControl:
+    """A worker's hold on one running attempt: to watch its stage, and to cancel it.
+
+    `started_at` is in seconds since the epoch, None before the attempt began. For the attempt's loop only.
+    """
+
+    def __init__(self) -> None:
+        self.stage = Stage.PLANNED
+        self.started_at: float | None = None
+        self.reason: str | None = None
+        self._listener: Callable[[], None] | None = None
+
+    def cancel(self, reason: str) -> None:
+        """Ask the attempt to end as cancelled; the first reason stays. Without effect once it is sealed."""
+        if self.reason is not None or self.stage is Stage.SEALED:
+            return
+        self.reason = reason
+        if self._listener is not None:
+            self._listener()
+
+    def listen(self, listener: Callable[[], None] | None) -> None:
+        """Have `listener` called at once when the attempt is cancelled; None ends it."""
+        self._listener = listener

@@ -1,0 +1,188 @@
+"""The assertions of one attempt: registered at once, evaluated once and in source order, kept as rows."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from evalfleet.assertions.criteria import Check, Criterion, check_value, evaluate
+from evalfleet.assertions.evidence import scope_of
+from evalfleet.assertions.match import EVALUATOR_ERROR
+from evalfleet.errors import AttemptFailure
+from evalfleet.execution.input_requests import RequestFilter
+from evalfleet.execution.plain_assert import PlainAssert
+from evalfleet.execution.signals import BodyStopped
+from evalfleet.execution.state import AttemptState
+from evalfleet.execution.tracebacks import Place, caller, place_text
+from evalfleet.grading.fold import ASSERT, judge_row
+from evalfleet.model.assertion import AssertionPolicy, AssertionResult, AssertionRow, Result, ScopeKind
+from evalfleet.model.events import InputRequested
+from evalfleet.model.turn import TurnRecord
+
+#: Assertions of one attempt: more are a loop that does not end, or rows that nobody will read.
+ENTRY_LIMIT = 4_096
+
+#: The titles of the groups around the statement that runs; each task and thread has its own.
+GROUPS: ContextVar[tuple[str, ...]] = ContextVar("evalfleet_groups", default=())
+
+_DEFAULT_POLICY = AssertionPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a scoped assertion looks at, frozen at the call: the turns so far, and whether more are on the way."""
+
+    kind: ScopeKind
+    label: str
+    turns: tuple[TurnRecord, ...]
+    in_flight: bool
+
+
+@dataclass(slots=True)
+class Entry:
+    """One registered assertion: what it asks, of what, how it was configured, and its result once it has one."""
+
+    name: str
+    criterion: Criterion | None
+    subject: Any
+    group: tuple[str, ...]
+    place: Place
+    described: Any = None
+    label: str | None = None
+    key: str | None = None
+    gate: bool | None = None
+    gate_min: float | None = None
+    at_least: float | None = None
+    points: float | None = None
+    optional: bool = False
+    outcome: AssertionResult | None = None
+
+    @property
+    def measures(self) -> bool:
+        """Whether it yields a number rather than a yes or no."""
+        return isinstance(self.criterion, Check) and self.criterion.match.measures
+
+    @property
+    def scope(self) -> str:
+        return self.subject.label if isinstance(self.subject, Snapshot) else ScopeKind.VALUE.value
+
+    @property
+    def policy(self) -> AssertionPolicy:
+        if self.gate is None and self.at_least is None and self.points is None and not self.optional:
+            return _DEFAULT_POLICY
+        return AssertionPolicy(
+            gate=self.gate,
+            gate_min=self.gate_min,
+            at_least=self.at_least,
+            points=self.points,
+            optional=self.optional,
+        )
+
+
+class Ledger:
+    """All assertions of one attempt, in the order of their calls."""
+
+    def __init__(self, state: AttemptState) -> None:
+        self.state = state
+        self.entries: list[Entry] = []
+        self._settled = 0
+        self._settling = asyncio.Lock()
+
+    def register(self, name: str, criterion: Criterion, subject: Any) -> Entry:
+        """Add an assertion that an author wrote three calls further out. Raises AuthoringError after the end."""
+        self.state.check_open(f"{name}()")
+        if len(self.entries) >= ENTRY_LIMIT:
+            raise self.state.refuse(f"more than {ENTRY_LIMIT} assertions in one attempt", "TOO_MANY_ASSERTIONS")
+        entry = Entry(name, criterion, subject, GROUPS.get(), caller(3))
+        self.entries.append(entry)
+        return entry
+
+    def note_assert(self, failed: PlainAssert) -> None:
+        """Add a plain `assert` of the test body that failed."""
+        described = {"criterion": ASSERT, "expression": failed.expression}
+        entry = Entry(ASSERT, None, None, GROUPS.get(), failed.place, described, gate=True, outcome=failed.outcome)
+        self.entries.append(entry)
+
+    def require_request(
+        self, wanted: RequestFilter, pending: Sequence[InputRequested], last: TurnRecord | None
+    ) -> InputRequested:
+        """The one of `pending` that is wanted, on the record as a gate; ends the body when there is not exactly one."""
+        name = "require_input_request"
+        self.state.check_open(f"{name}()")
+        found = [request for request in pending if wanted.fits(request)]
+        entry = Entry(name, None, None, GROUPS.get(), caller(2), wanted.describe(), gate=True)
+        entry.outcome = wanted.outcome(found, pending, last)
+        self.entries.append(entry)
+        if not entry.outcome.holds:
+            raise self.state.latch(BodyStopped())
+        return found[0]
+
+    async def settle(self, last: Entry | None = None) -> None:
+        """Evaluate what is not yet evaluated, in source order, up to and including `last` (all without one)."""
+        async with self._settling:
+            while self._settled < len(self.entries) and (last is None or last.outcome is None):
+                entry = self.entries[self._settled]
+                if entry.outcome is None:
+                    entry.outcome = await self._evaluate(entry)
+                self._settled += 1
+
+    def rows(self) -> tuple[AssertionRow, ...]:
+        """The settled assertions as they are recorded. What was never evaluated is unavailable."""
+        return tuple(self._row(index, entry) for index, entry in enumerate(self.entries))
+
+    def holds(self, entry: Entry) -> bool | None:
+        """Whether a settled entry holds, by its threshold; None when that can't be known."""
+        if entry.outcome is None:
+            return None
+        style = self.state.job.definition.style
+        return judge_row(style, entry.name, entry.outcome, entry.policy)[0]
+
+    async def _evaluate(self, entry: Entry) -> AssertionResult:
+        criterion, subject = entry.criterion, entry.subject
+        try:
+            if isinstance(criterion, Check):
+                return await check_value(subject, criterion.match)
+            if criterion is not None:
+                return evaluate(criterion, scope_of(subject.kind, subject.turns, subject.in_flight))
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except AttemptFailure as failure:
+            self.state.fail(failure, failure)
+            return AssertionResult(result=Result.ERRORED, reason=f"{EVALUATOR_ERROR}{failure.code}")
+        except BaseException as error:  # noqa: BLE001 - whatever a matcher raises, the other assertions stand
+            self.state.note_error(error)
+            return AssertionResult(result=Result.ERRORED, reason=f"{EVALUATOR_ERROR}{type(error).__name__}")
+        return AssertionResult(result=Result.ERRORED, reason=f"{EVALUATOR_ERROR}nothing-to-evaluate")
+
+    def _row(self, index: int, entry: Entry) -> AssertionRow:
+        outcome = entry.outcome or AssertionResult(result=Result.UNAVAILABLE, reason="not-evaluated")
+        policy = entry.policy
+        holds, earned, _ = judge_row(self.state.job.definition.style, entry.name, outcome, policy)
+        return AssertionRow(
+            index=index,
+            name=entry.name,
+            scope=entry.scope,
+            criterion=entry.described if entry.criterion is None else entry.criterion.describe(),
+            policy=policy,
+            outcome=outcome,
+            label=entry.label,
+            key=entry.key,
+            group=entry.group,
+            source=place_text(entry.place, self.state.job.arm.project),
+            earned=earned,
+            holds=holds,
+        )
+
+
+def frozen(value: Any) -> Any:
+    """`value` as it is now: a plain container is copied, so that changing it later changes no assertion."""
+    if type(value) not in (list, dict, set):
+        return value
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # noqa: BLE001 - what can't be copied is checked as it is
+        return value

@@ -1,0 +1,128 @@
+"""`t.sandbox`: commands and files in the attempt's sandbox, for async and for plain test bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
+
+from evalfleet.errors import FailureKind
+from evalfleet.execution.blame import blame
+from evalfleet.execution.state import AttemptState
+from evalfleet.execution.threads import Bridge
+from evalfleet.ports import Command, CommandResult, Sandbox
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: What says something about files the agent should have made, not about the sandbox.
+_FILE_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+
+
+class RunOptions(TypedDict, total=False):
+    """How a command runs: `timeout` in seconds, `cwd` relative to the workdir, `stdin` as bytes."""
+
+    cwd: str
+    env: Mapping[str, str]
+    stdin: bytes
+    timeout: float
+
+
+class SandboxHandle:
+    """The sandbox as the author uses it. A sandbox that breaks ends the attempt as errored, of kind sandbox.
+
+    A missing file is the author's to handle: FileNotFoundError and its kin pass through.
+    """
+
+    __slots__ = ("_sandbox", "_state")
+
+    def __init__(self, state: AttemptState, sandbox: Sandbox) -> None:
+        self._state = state
+        self._sandbox = sandbox
+
+    @property
+    def workdir(self) -> str:
+        """The directory that relative paths start from, as the sandbox sees it."""
+        return self._sandbox.workdir
+
+    def run(self, *argv: str, **options: Unpack[RunOptions]) -> Coroutine[Any, Any, CommandResult]:
+        """Run a command without a shell; any exit code is a result."""
+        return self._promise(self._guarded(self._sandbox.run, Command(argv=argv, **options)))
+
+    def read(self, path: str) -> Coroutine[Any, Any, bytes]:
+        """The bytes of a file. Raises FileNotFoundError when there is none."""
+        return self._promise(self._guarded(self._sandbox.read, path))
+
+    def read_text(self, path: str) -> Coroutine[Any, Any, str]:
+        """The text of a UTF-8 file; bytes that are not UTF-8 are replaced."""
+        return self._promise(self._read_text(path))
+
+    def write(self, path: str, content: str | bytes) -> Coroutine[Any, Any, None]:
+        """Write a file, making its directories."""
+        data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+        return self._promise(self._guarded(self._sandbox.write, path, data))
+
+    def upload(self, source: str | Path, target: str) -> Coroutine[Any, Any, None]:
+        """Copy a file or directory in; `source` is relative to the eval file. The agent can't have seen it before."""
+        return self._promise(self._guarded(self._sandbox.upload, self._state.job.folder / source, target))
+
+    def download(self, source: str, target: str | Path) -> Coroutine[Any, Any, None]:
+        """Copy a file or directory out; `target` is relative to the eval file."""
+        return self._promise(self._guarded(self._sandbox.download, source, self._state.job.folder / target))
+
+    def _promise(self, coroutine: Coroutine[Any, Any, R]) -> Coroutine[Any, Any, R]:
+        return self._state.promise(coroutine, depth=3)
+
+    async def _read_text(self, path: str) -> str:
+        return (await self._guarded(self._sandbox.read, path)).decode("utf-8", "replace")
+
+    async def _guarded(self, action: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+        self._state.check_open("using the sandbox")
+        try:
+            return await action(*args, **kwargs)
+        except _FILE_ERRORS:
+            raise
+        except Exception as error:
+            failure = self._state.fail(blame(error, FailureKind.SANDBOX, "SANDBOX_FAILED"), error)
+            if failure is error:
+                raise
+            raise failure from error
+
+
+class SyncSandboxHandle:
+    """The same for a plain `def` test body; each call waits in the body's own thread."""
+
+    __slots__ = ("_bridge", "_handle")
+
+    def __init__(self, handle: SandboxHandle, bridge: Bridge) -> None:
+        self._handle = handle
+        self._bridge = bridge
+
+    @property
+    def workdir(self) -> str:
+        """The directory that relative paths start from, as the sandbox sees it."""
+        return self._handle.workdir
+
+    def run(self, *argv: str, **options: Unpack[RunOptions]) -> CommandResult:
+        """Run a command without a shell; any exit code is a result."""
+        return self._bridge.call(self._handle.run(*argv, **options))
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a file. Raises FileNotFoundError when there is none."""
+        return self._bridge.call(self._handle.read(path))
+
+    def read_text(self, path: str) -> str:
+        """The text of a UTF-8 file; bytes that are not UTF-8 are replaced."""
+        return self._bridge.call(self._handle.read_text(path))
+
+    def write(self, path: str, content: str | bytes) -> None:
+        """Write a file, making its directories."""
+        self._bridge.call(self._handle.write(path, content))
+
+    def upload(self, source: str | Path, target: str) -> None:
+        """Copy a file or directory in; `source` is relative to the eval file."""
+        self._bridge.call(self._handle.upload(source, target))
+
+    def download(self, source: str, target: str | Path) -> None:
+        """Copy a file or directory out; `target` is relative to the eval file."""
+        self._bridge.call(self._handle.download(source, target))

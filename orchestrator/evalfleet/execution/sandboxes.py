@@ -1,0 +1,70 @@
+"""The attempt's sandbox: made before the test body, with the fixture's visible files in it, and closed after."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from evalfleet.errors import FailureKind, boundary
+from evalfleet.execution.job import AttemptJob
+from evalfleet.execution.signals import AttemptEnded
+from evalfleet.execution.state import AttemptState
+from evalfleet.model.definition import SandboxSpec
+
+#: Never copied into a sandbox: the eval itself and its prompt.
+_HIDDEN_NAMES = frozenset({"eval.py", "PROMPT.md", "__pycache__"})
+
+
+async def open_sandbox(state: AttemptState) -> None:
+    """Create the sandbox, if the attempt has one. Raises AttemptFailure of kind sandbox."""
+    job = state.job
+    if job.sandbox is None:
+        return
+    provider, spec = job.sandbox
+    with boundary(FailureKind.SANDBOX, "SANDBOX_FAILED"):
+        sandbox = await provider.create(_resolved(spec, state), owner=f"{job.run}/{job.attempt}")
+        if state.broken_off is not None:  # a provider that ignored its cancellation: nobody else would close it
+            await sandbox.close()
+            raise AttemptEnded
+        state.sandbox = sandbox
+        if job.definition.fixture is not None and spec.files is None:
+            visible = await asyncio.to_thread(lambda: list(_visible(job, job.definition.fixture or job.folder)))
+            for path, target in visible:
+                await sandbox.upload(path, target)
+
+
+async def close_sandbox(state: AttemptState) -> None:
+    """End and remove the sandbox, if there is one. Raises AttemptFailure of kind sandbox."""
+    sandbox, state.sandbox = state.sandbox, None
+    if sandbox is not None:
+        with boundary(FailureKind.SANDBOX, "SANDBOX_CLOSE_FAILED"):
+            await sandbox.close()
+
+
+def _resolved(spec: SandboxSpec, state: AttemptState) -> SandboxSpec:
+    """The spec with an absolute `files`, and with the named secrets in its environment."""
+    files = None if spec.files is None else str(state.job.folder / spec.files)
+    secrets = {name: state.secrets.resolve(name) for name in spec.env_from}
+    return replace(spec, files=files, env={**spec.env, **secrets})
+
+
+def _visible(job: AttemptJob, folder: Path) -> Iterator[tuple[Path, str]]:
+    """What of a fixture the agent may see, as few uploads: not the eval, nor modules and rows that it loaded."""
+    hidden = {Path(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
+    rows = getattr(job.definition.rows, "path", None)
+    if isinstance(rows, Path):
+        hidden.add(rows)
+    yield from _entries(folder, folder, {path for path in hidden if path.is_relative_to(folder)})
+
+
+def _entries(folder: Path, top: Path, hidden: set[Path]) -> Iterator[tuple[Path, str]]:
+    for path in sorted(folder.iterdir()):
+        if path in hidden or path.name in _HIDDEN_NAMES:
+            continue
+        if path.is_dir() and any(inner.is_relative_to(path) for inner in hidden):
+            yield from _entries(path, top, hidden)
+        else:
+            yield path, path.relative_to(top).as_posix()

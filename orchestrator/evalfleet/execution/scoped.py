@@ -1,0 +1,155 @@
+"""The assertions that `t`, a session and a turn have in common; each call registers one and freezes its scope."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from evalfleet.assertions.criteria import (
+    CalledTool,
+    Check,
+    Criterion,
+    EventOccurs,
+    EventOrder,
+    MaxTokens,
+    MaxToolCalls,
+    MessageIncludes,
+    NoFailedActions,
+    NotCalledTool,
+    NotEvent,
+    Parked,
+    Succeeded,
+    ToolOrder,
+    UsedNoTools,
+)
+from evalfleet.assertions.match import Match
+from evalfleet.assertions.tools import EventMatch, ToolMatch, event_match, tool_match
+from evalfleet.execution.handles import Assertion, Configurable, SyncAssertion
+from evalfleet.execution.ledger import Entry, Ledger, Snapshot, frozen
+
+H = TypeVar("H", Assertion, SyncAssertion)
+
+
+class Author(Generic[H]):
+    """How one attempt's author objects register assertions: its ledger, and the kind of handle they return."""
+
+    __slots__ = ("_make", "ledger", "state")
+
+    def __init__(self, ledger: Ledger, make: Callable[[Ledger, Entry], H]) -> None:
+        self.ledger = ledger
+        self.state = ledger.state
+        self._make = make
+
+    def add(self, name: str, criterion: Criterion, subject: Any) -> H:
+        """Register the assertion that the caller's caller wrote."""
+        return self._make(self.ledger, self.ledger.register(name, criterion, subject))
+
+
+class Scoped(ABC, Generic[H]):
+    """Assertions over a scope: one turn, one session so far, or all sessions started so far.
+
+    Missing evidence makes them unavailable, never passed. Each raises AuthoringError on arguments it can't use.
+    """
+
+    __slots__ = ("author",)
+
+    def __init__(self, author: Author[H]) -> None:
+        self.author = author
+
+    @abstractmethod
+    def _snapshot(self) -> Snapshot:
+        """The scope as it is at this moment."""
+
+    def succeeded(self) -> H:
+        """It ended completed, and nothing waits for a person."""
+        return self.author.add("succeeded", Succeeded(), self._snapshot())
+
+    def parked(self) -> H:
+        """It waits for a person, with at least one input request pending."""
+        return self.author.add("parked", Parked(), self._snapshot())
+
+    def message_includes(self, text: str | Match) -> H:
+        """An assistant message contains `text`, or satisfies a matcher."""
+        criterion = MessageIncludes(text)
+        return self.author.add("message_includes", criterion, self._snapshot())
+
+    def called_tool(self, tool: str | ToolMatch) -> H:
+        """A tool call matches, at least once or as often as the match says."""
+        criterion = CalledTool(_tool(tool))
+        return self.author.add("called_tool", criterion, self._snapshot())
+
+    def not_called_tool(self, tool: str | ToolMatch) -> H:
+        """No tool call matches."""
+        criterion = NotCalledTool(_tool(tool))
+        return self.author.add("not_called_tool", criterion, self._snapshot())
+
+    def tool_order(self, *tools: str | ToolMatch) -> H:
+        """Tool calls match in this order; others may stand between."""
+        criterion = ToolOrder(tuple(_tool(tool) for tool in tools))
+        return self.author.add("tool_order", criterion, self._one_line("tool_order"))
+
+    def used_no_tools(self) -> H:
+        """No tool was called."""
+        return self.author.add("used_no_tools", UsedNoTools(), self._snapshot())
+
+    def max_tool_calls(self, limit: int) -> H:
+        """At most `limit` tools were called."""
+        criterion = MaxToolCalls(limit)
+        return self.author.add("max_tool_calls", criterion, self._snapshot())
+
+    def no_failed_actions(self) -> H:
+        """No tool call and no sub-agent failed; a refused one did not fail."""
+        criterion = NoFailedActions()
+        return self.author.add("no_failed_actions", criterion, self._snapshot())
+
+    def event(self, event: str | EventMatch) -> H:
+        """An event matches, at least once or as often as the match says. User messages are events too."""
+        criterion = EventOccurs(_event(event))
+        return self.author.add("event", criterion, self._snapshot())
+
+    def not_event(self, event: str | EventMatch) -> H:
+        """No event matches."""
+        criterion = NotEvent(_event(event))
+        return self.author.add("not_event", criterion, self._snapshot())
+
+    def event_order(self, *events: str | EventMatch) -> H:
+        """Events match in this order; others may stand between."""
+        criterion = EventOrder(tuple(_event(event) for event in events))
+        return self.author.add("event_order", criterion, self._one_line("event_order"))
+
+    def max_tokens(self, limit: int) -> H:
+        """Input plus output tokens, without cached ones, stay within `limit`."""
+        criterion = MaxTokens(limit)
+        return self.author.add("max_tokens", criterion, self._snapshot())
+
+    def check(self, value: Any, match: Match) -> H:
+        """`match` holds for `value`, which is taken as it is now.
+
+        Values read off a turn (`turn.reply`, `.data`, `.status`, `.usage`) bring their coverage along.
+        """
+        state = self.author.state
+        if not isinstance(match, Match):  # pyright: ignore[reportUnnecessaryIsInstance] - authors need not type-check
+            raise state.refuse(f"check() takes a matcher such as includes(…), not {type(match).__name__}", _CODE)
+        if isinstance(value, Configurable):
+            raise state.refuse("check() got the handle of another assertion as its value", _CODE)
+        return self.author.add("check", Check(match), frozen(value))
+
+    def _one_line(self, name: str) -> Snapshot:
+        """The snapshot, refused when it spans sessions, which have no common order."""
+        snapshot = self._snapshot()
+        if len({turn.session for turn in snapshot.turns}) > 1:
+            message = f"{name}() on `t` spans several sessions, which have no common order; use one session's"
+            raise self.author.state.refuse(message, _CODE)
+        return snapshot
+
+
+_CODE = "INVALID_ASSERTION"
+
+
+def _tool(tool: str | ToolMatch) -> ToolMatch:
+    return tool_match(tool) if isinstance(tool, str) else tool
+
+
+def _event(event: str | EventMatch) -> EventMatch:
+    return event_match(event) if isinstance(event, str) else event

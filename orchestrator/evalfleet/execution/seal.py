@@ -1,0 +1,121 @@
+"""The end of an attempt: its rows, its judgement, and everything it left behind as plain data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evalfleet.errors import AttemptFailure, FailureKind, describe
+from evalfleet.execution.conversation import total_usage
+from evalfleet.execution.job import AttemptControl
+from evalfleet.execution.ledger import Ledger
+from evalfleet.execution.redact import safe
+from evalfleet.execution.state import AttemptState
+from evalfleet.grading.fold import fold
+from evalfleet.model.assertion import AssertionRow
+from evalfleet.model.case import AttemptSummary, Case
+from evalfleet.model.record import AttemptEvidence
+from evalfleet.model.turn import TurnRecord
+from evalfleet.model.usage import Usage
+from evalfleet.model.verdict import Judgement, Outcome
+
+#: Characters of the last reply that listings show.
+REPLY_LIMIT = 240
+
+
+def seal(ledger: Ledger, control: AttemptControl, duration: float) -> AttemptEvidence:
+    """Judge what was recorded and close the attempt for good."""
+    state = ledger.state
+    rows = ledger.rows()
+    turns = tuple(sorted(state.turns, key=_sequence)) if len(state.turns) > 1 else tuple(state.turns)
+    summary = _summary(state, control, rows, turns, duration)
+    diagnostics = state.diagnostics()
+    state.seal()
+    return AttemptEvidence(summary=summary, turns=turns, assertions=rows, diagnostics=diagnostics)
+
+
+def never_ran(attempt: int, case: Case, failure: AttemptFailure, at: float) -> AttemptEvidence:
+    """The evidence of an attempt that could not even begin; `at` is in seconds since the epoch."""
+    judgement = fold(case.style, failure, ())
+    summary = AttemptSummary(
+        attempt=attempt,
+        case=case.ordinal,
+        outcome=Outcome.ERRORED,
+        verdict=judgement.verdict,
+        kind=failure.kind,
+        code=failure.code,
+        message=safe(str(failure), ()),
+        score_state=None if judgement.score is None else judgement.score.state,
+        started_at=at,
+    )
+    return AttemptEvidence(summary=summary, turns=(), assertions=())
+
+
+def _summary(
+    state: AttemptState,
+    control: AttemptControl,
+    rows: tuple[AssertionRow, ...],
+    turns: tuple[TurnRecord, ...],
+    duration: float,
+) -> AttemptSummary:
+    job = state.job
+    outcome, judgement, extra = _judged(state, rows)
+    usage = total_usage(turns)
+    return AttemptSummary(
+        attempt=job.attempt,
+        case=job.case.ordinal,
+        outcome=outcome,
+        verdict=judgement.verdict,
+        kind=judgement.kind,
+        code=judgement.code,
+        message=None if judgement.message is None else safe(judgement.message, state.secrets.values),
+        score_state=None if judgement.score is None else judgement.score.state,
+        earned=None if judgement.score is None else judgement.score.earned,
+        skip_reason=state.skip_reason,
+        usage=usage,
+        estimated_usd=_estimate(state, usage),
+        started_at=control.started_at or 0.0,
+        duration=duration,
+        turns=len(turns),
+        events=sum(len(turn.events) for turn in turns),
+        assertions=len(rows),
+        reply=turns[-1].reply[:REPLY_LIMIT] if turns else None,
+        retry_after=state.retry_after,
+        acceptance_unknown=outcome is not Outcome.COMPLETED and state.may_have_written,
+        extra=extra,
+    )
+
+
+def _judged(state: AttemptState, rows: tuple[AssertionRow, ...]) -> tuple[Outcome, Judgement, dict[str, Any]]:
+    """The outcome and the judgement; after a failed cleanup errored, with what they would have been beside it."""
+    outcome, judgement = _folded(state, state.failure, rows)
+    if state.cleanup_failure is None:
+        return outcome, judgement, {}
+    before = judgement.verdict.value if outcome is Outcome.COMPLETED else outcome.value
+    if state.failure is None:
+        outcome, judgement = _folded(state, state.cleanup_failure, rows)
+    return outcome, judgement, {"outcome_before_cleanup": before}
+
+
+def _folded(
+    state: AttemptState, failure: AttemptFailure | None, rows: tuple[AssertionRow, ...]
+) -> tuple[Outcome, Judgement]:
+    definition = state.job.definition
+    judgement = fold(definition.style, failure, rows, state.skip_reason, definition.allow_no_assertions)
+    if failure is None:
+        return Outcome.COMPLETED, judgement
+    return (Outcome.CANCELLED if failure.kind is FailureKind.CANCELLED else Outcome.ERRORED), judgement
+
+
+def _estimate(state: AttemptState, usage: Usage | None) -> float | None:
+    price = state.services.price
+    if price is None or usage is None:
+        return None
+    try:
+        return price(state.job.arm.model, usage)
+    except Exception as error:  # noqa: BLE001 - a price list that breaks costs the estimate, not the attempt
+        state.note(f"no estimate of the cost: {type(error).__name__}: {describe(error)}")
+        return None
+
+
+def _sequence(turn: TurnRecord) -> int:
+    return turn.sequence

@@ -1,0 +1,187 @@
+"""What one attempt has gathered so far, and whether its author may still add to it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from evalfleet.errors import Acceptance, AttemptFailure, AuthoringError, FailureKind, SendFailure
+from evalfleet.execution.job import AttemptJob, AttemptServices
+from evalfleet.execution.redact import DIAGNOSTIC_LIMIT, safe
+from evalfleet.execution.signals import AttemptEnded, BodyEnd
+from evalfleet.execution.tracebacks import Place, caller, place_text, traceback_text
+from evalfleet.model.turn import TurnRecord
+from evalfleet.ports import Sandbox, Secrets
+
+if TYPE_CHECKING:
+    from evalfleet.execution.sessions import SessionLine
+    from evalfleet.execution.threads import Bridge
+
+C = TypeVar("C", bound=Coroutine[Any, Any, Any])
+
+#: Diagnostic lines kept of one attempt; what comes after is counted.
+DIAGNOSTICS_LIMIT = 1_000
+
+
+class AttemptSecrets:
+    """Resolves secrets and remembers their values, so that no text of this attempt shows them."""
+
+    def __init__(self, inner: Secrets) -> None:
+        self._inner = inner
+        self.values: set[str] = set()
+
+    def resolve(self, name: str) -> str:
+        value = self._inner.resolve(name)
+        self.values.add(value)
+        return value
+
+
+class AttemptState:
+    """The attempt's evidence while it grows.
+
+    The body may add to it until it ends: by returning (`end`), by a signal of its own (`latch`), or because
+    the attempt is broken off (`break_off`). The first failure is the attempt's failure, whoever catches it.
+    """
+
+    def __init__(self, job: AttemptJob, services: AttemptServices) -> None:
+        self.job = job
+        self.services = services
+        self.secrets = AttemptSecrets(services.secrets)
+        self.sandbox: Sandbox | None = None
+        self.bridge: Bridge | None = None
+        self.lines: list[SessionLine] = []
+        self.turns: list[TurnRecord] = []
+        self.failure: AttemptFailure | None = None
+        self.cleanup_failure: AttemptFailure | None = None
+        self.retry_after: float | None = None
+        self.skip_reason: str | None = None
+        self.broken_off: str | None = None
+        self.deadline_at: float | None = None
+        self.on_stuck: Callable[[AttemptFailure], None] | None = None
+        self._sends = 0
+        self._rejected = 0
+        self._promised: list[tuple[Coroutine[Any, Any, Any], Place]] = []
+        self._signal: BodyEnd | None = None
+        self._closed = False
+        self._sealed = False
+        self._diagnostics: list[str] = []
+        self._unkept = 0
+
+    # --- may the author go on? --------------------------------------------------------------------------------
+
+    def check_open(self, what: str) -> None:
+        """Raise when the body may not do `what` any more: the signal that ended it, or an AuthoringError."""
+        if self.broken_off is not None:
+            raise AttemptEnded
+        if self._closed:
+            raise self.refuse(f"{what} after the test body has ended", "AFTER_THE_END")
+        if self._signal is not None:
+            raise type(self._signal)
+
+    def promise(self, coroutine: C, depth: int = 2) -> C:
+        """Watch a coroutine handed to the author, who wrote its call `depth` calls further out.
+
+        One that was never awaited must not look like an agent that did nothing.
+        """
+        self._promised.append((coroutine, caller(depth)))
+        return coroutine
+
+    def forsaken(self) -> list[str]:
+        """The places of calls that nobody awaited; they can't be awaited any more."""
+        places: list[str] = []
+        for coroutine, place in self._promised:
+            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                coroutine.close()
+                places.append(place_text(place, self.job.arm.project))
+        return places
+
+    @property
+    def signal(self) -> BodyEnd | None:
+        """The signal by which the body ended itself, which nobody can take back."""
+        return self._signal
+
+    def latch(self, signal: BodyEnd) -> BodyEnd:
+        """Let `signal` end the body, now and at every later attempt to go on."""
+        self._signal = self._signal or signal
+        return self._signal
+
+    def end(self, unfinished: str) -> None:
+        """The body has ended: nothing is added any more; sends under way are recorded as failed, `unfinished`."""
+        if self._closed:
+            return
+        self._closed = True
+        if self.bridge is not None:
+            self.bridge.close()
+        for line in self.lines:
+            line.abort(unfinished)
+
+    def break_off(self, reason: str) -> None:
+        """Something from outside ends the attempt: nothing is added any more, and whoever tries is told to end."""
+        self.broken_off = self.broken_off or reason
+
+    def seal(self) -> None:
+        self._closed = self._sealed = True
+
+    # --- facts ------------------------------------------------------------------------------------------------
+
+    def next_sequence(self) -> int:
+        self._sends += 1
+        return self._sends - 1
+
+    @property
+    def may_have_written(self) -> bool:
+        """Whether an external effect may have happened: a send was started that was not provably refused."""
+        return self.job.case.external and self._sends > self._rejected
+
+    def remaining(self) -> float | None:
+        """Seconds until the attempt's deadline, never below 0; None without one."""
+        if self.deadline_at is None:
+            return None
+        return max(0.0, self.deadline_at - self.services.clock.monotonic())
+
+    def fail(self, failure: AttemptFailure, cause: BaseException | None = None) -> AttemptFailure:
+        """Make `failure` the attempt's failure unless an earlier one is; keep the traceback of its cause."""
+        if self.failure is None and not self._sealed:
+            self.failure = failure
+        if cause is not None:
+            self.note_error(cause)
+        return failure
+
+    def fail_cleanup(self, failure: AttemptFailure, cause: BaseException | None = None) -> None:
+        """Keep the first failure of cleaning up, beside the attempt's own."""
+        self.cleanup_failure = self.cleanup_failure or failure
+        if cause is not None:
+            self.note_error(cause)
+
+    def note_error(self, error: BaseException) -> None:
+        """Keep the traceback of an error as a diagnostic."""
+        self.note(traceback_text(error, self.job.arm.project))
+
+    def refuse(self, message: str, code: str) -> AuthoringError:
+        """The error for a misuse of the author's API. The attempt is errored by it even when somebody catches it."""
+        error = AuthoringError(message, code)
+        self.fail(AttemptFailure(FailureKind.AUTHORING, code, message))
+        return error
+
+    def learn(self, failure: SendFailure) -> None:
+        """Keep what a failed send says about repeating it."""
+        if failure.acceptance is Acceptance.REJECTED:
+            self._rejected += 1
+        after = failure.retry_after
+        if type(after) in (int, float) and 0 <= cast("float", after) < float("inf"):
+            self.retry_after = after
+
+    def note(self, text: str) -> None:
+        """Keep a diagnostic, redacted and shortened. Never evidence, never in a report."""
+        if self._sealed:
+            return
+        if len(self._diagnostics) < DIAGNOSTICS_LIMIT:
+            self._diagnostics.append(safe(text, self.secrets.values, DIAGNOSTIC_LIMIT))
+        else:
+            self._unkept += 1
+
+    def diagnostics(self) -> tuple[str, ...]:
+        """What was noted. Secrets that were resolved only later are replaced here too."""
+        lines = tuple(safe(text, self.secrets.values, DIAGNOSTIC_LIMIT) for text in self._diagnostics)
+        return (*lines, f"{self._unkept} more diagnostics were not kept") if self._unkept else lines
