@@ -48,8 +48,8 @@ class ArmCounts:
     errored ones. `seconds` are the settled attempts' duration percentiles (`p50`, `p95`, `max`).
     `cost_usd` sums what is known over *all* attempts, `unknown_cost` counts attempts without a figure.
     `retried_verdict` counts cases whose headline verdict is their first, before a `resume --retry failed`.
-    `evals` counts distinct evals and `evals_answered` those with at least one passed, failed or
-    `errored_own` case; None when nobody counted.
+    `by_eval` counts evals (eval id × variants) by (counted, answered, passed) repetitions: counted are all but
+    skipped and not needed, answered are passed, failed and `errored_own`; None when nobody grouped.
     """
 
     arm: str
@@ -66,8 +66,7 @@ class ArmCounts:
     pending: int = 0
     carried: int = 0
     retried_verdict: int = 0
-    evals: int | None = None
-    evals_answered: int | None = None
+    by_eval: Mapping[tuple[int, int, int], int] | None = None
     attempts: int = 0
     failures_by_kind: Mapping[str, int] = field(default_factory=dict[str, int])
     input_tokens: int = 0

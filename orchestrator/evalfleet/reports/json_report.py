@@ -11,6 +11,7 @@ from evalfleet.model.report import ArmCounts, AttemptView, CaseView, RunInfo, Ru
 from evalfleet.model.usage import Usage
 from evalfleet.reports.classes import class_of
 from evalfleet.reports.model import ArmReport, ReportModel
+from evalfleet.reports.repetitions import PerEval
 from evalfleet.reports.statistics import Headline, Interval, PassHeadline
 
 SCHEMA_VERSION = 1
@@ -129,6 +130,7 @@ def _arm(arm: ArmReport) -> dict[str, Any]:
         "classes": {each.value: number for each, number in arm.classes.items()},
         "headline": _headline(arm.headline),
         "reliability": arm.reliability,
+        "per_eval": None if arm.per_eval is None else _per_eval(arm.per_eval),
         "notes": list(arm.notes),
         **_counters(counts),
     }
@@ -138,8 +140,6 @@ def _counters(counts: ArmCounts) -> dict[str, Any]:
     return {
         "carried": counts.carried,
         "retried_verdict": counts.retried_verdict,
-        "evals": counts.evals,
-        "evals_answered": counts.evals_answered,
         "attempts": counts.attempts,
         "failures_by_kind": dict(counts.failures_by_kind),
         "input_tokens": counts.input_tokens,
@@ -170,6 +170,24 @@ def _headline(figures: Headline) -> dict[str, Any]:
         "complete": figures.complete,
         "total": figures.total,
         "floor": figures.floor,
+    }
+
+
+def _per_eval(figures: PerEval) -> dict[str, Any]:
+    return {
+        "evals": figures.evals,
+        "answered_evals": figures.answered_evals,
+        "repetitions": figures.repetitions,
+        "answered": figures.answered,
+        "mean_over": "evals with an answer",
+        "mean": figures.mean,
+        "standard_error": figures.standard_error,
+        "k_drawn": "without replacement",
+        "repeated": [
+            {"k": each.k, "evals": each.evals, "pass_at_k": each.any_passes, "pass_hat_k": each.all_pass}
+            for each in figures.repeated
+        ],
+        "notes": list(figures.notes),
     }
 
 

@@ -68,6 +68,7 @@ def _arm_notes(arm: ArmReport) -> list[str]:
     notes = [
         wording.class_counts(arm.classes),
         *([f"failures by kind, all attempts: {failures}"] if failures else []),
+        *(wording.per_eval_lines(arm.per_eval) if arm.per_eval is not None else ()),
         *arm.notes,
     ]
     return [f"- {code(arm.counts.arm)}: {note}" for note in notes]

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evalfleet.model.report import ArmCounts, CaseView, RunAggregate, RunInfo
+from evalfleet.model.verdict import Style
 from evalfleet.reports.accept import Accepted, accept_rule, decide_acceptance
 from evalfleet.reports.classes import LEAVING, CaseClass, add_classes, class_of, classes_of
+from evalfleet.reports.repetitions import PerEval, per_eval
 from evalfleet.reports.statistics import Headline, headline, reliability
 
 
@@ -15,13 +17,15 @@ from evalfleet.reports.statistics import Headline, headline, reliability
 class ArmReport:
     """One arm: its counters, its exclusive classes, its headline and what has to be said beside it.
 
-    `reliability` is the share of the counted cases that formed a verdict.
+    `reliability` is the share of the counted cases that formed a verdict. `per_eval` is None for a score-style
+    arm and when the counters were not grouped by eval.
     """
 
     counts: ArmCounts
     classes: Mapping[CaseClass, int]
     headline: Headline
     reliability: float | None
+    per_eval: PerEval | None
     notes: tuple[str, ...]
 
 
@@ -68,14 +72,19 @@ def _arm_report(counts: ArmCounts) -> ArmReport:
         classes=classes,
         headline=figures,
         reliability=reliability(classes),
+        per_eval=_per_eval(counts),
         notes=(*figures.notes, *_notes(counts)),
     )
 
 
+def _per_eval(counts: ArmCounts) -> PerEval | None:
+    if counts.by_eval is None or counts.style is Style.SCORE:
+        return None
+    return per_eval(counts.by_eval, stopped_early=counts.not_needed > 0)
+
+
 def _notes(counts: ArmCounts) -> tuple[str, ...]:
     notes: list[str] = []
-    if counts.evals is not None and counts.evals_answered is not None and counts.evals_answered < counts.evals:
-        notes.append(f"{counts.evals_answered} of {counts.evals} evals have an answer")
     if counts.retried_verdict:
         notes.append(f"{counts.retried_verdict} cases were tried again after failing; their first verdict counts")
     if counts.carried:

@@ -44,7 +44,8 @@ def _arm_lines(arm: ArmReport) -> list[str]:
     failures = wording.failure_counts(arm.counts.failures_by_kind)
     if failures:
         lines.append(f"  {name}: failures by kind, all attempts: {failures}")
-    return [*lines, *(f"  {name}: {note}" for note in arm.notes)]
+    repeated = wording.per_eval_lines(arm.per_eval) if arm.per_eval is not None else ()
+    return [*lines, *(f"  {name}: {note}" for note in (*repeated, *arm.notes))]
 
 
 def _notable(report: ReportModel) -> list[str]:

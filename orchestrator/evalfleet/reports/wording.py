@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from evalfleet.model.report import ArmCounts, CaseView, RunInfo
 from evalfleet.reports.accept import Accepted
 from evalfleet.reports.classes import CaseClass
 from evalfleet.reports.figures import UNKNOWN, count, money, percent, seconds
+from evalfleet.reports.repetitions import PerEval
 from evalfleet.reports.statistics import Headline, Interval, PassHeadline
 from evalfleet.reports.visible import visible_line
 
@@ -49,6 +50,20 @@ def headline_cells(figures: Headline) -> tuple[str, str, str, str]:
         )
     mean = UNKNOWN if figures.mean is None else f"{figures.mean:.4g} points"
     return (mean, UNKNOWN, UNKNOWN, f"{figures.complete}/{figures.total} complete")
+
+
+def per_eval_lines(figures: PerEval) -> Iterator[str]:
+    """What the repetitions say, with how many evals stand behind it."""
+    spread = "" if figures.standard_error is None else f" ± {percent(figures.standard_error)} standard error"
+    over = f"{count(figures.answered_evals)} of {count(figures.evals)} evals"
+    yield f"mean over evals {percent(figures.mean)}{spread} ({over})"
+    last = figures.repeated[-1] if figures.repeated else None
+    if last is not None and last.k > 1:
+        shares = (
+            f"at least one {percent(last.any_passes)} (pass@{last.k}), all {percent(last.all_pass)} (pass^{last.k})"
+        )
+        yield f"of {last.k} tries, drawn without replacement: {shares} ({count(last.evals)} evals)"
+    yield from figures.notes
 
 
 def span(interval: Interval | None) -> str:

@@ -65,12 +65,12 @@ def test_text_lets_no_control_character_through(mixed: ReportModel) -> None:
 def test_one_survivor_is_shown_with_what_it_covers(
     make_report: Callable[..., ReportModel], make_arm: Callable[..., ArmCounts]
 ) -> None:
-    arm = make_arm(planned=30, passed=1, errored_other=29, evals=10, evals_answered=1)
+    arm = make_arm(planned=30, passed=1, errored_other=29, by_eval={(3, 0, 0): 9, (3, 1, 1): 1})
     text = "\n".join(render_text(make_report(arm)))
     assert "100.0 % (1/1)" in text
     assert "3.3 % (1/30)" in text
     assert "3.3 % … 100.0 %" in text
-    assert "1 of 10 evals have an answer" in text
+    assert "mean over evals 100.0 % (1 of 10 evals)" in text
 
 
 def test_score_arms_have_no_percentage(
