@@ -11,6 +11,7 @@ from evalfleet.model.record import AttemptWrite, CommitBatch, Committed, Intent,
 from evalfleet.store import write_sql
 from evalfleet.store.binary import HEADER, TRAILER
 from evalfleet.store.connection import Connection
+from evalfleet.store.rows import finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ async def _write_attempts(
 ) -> list[tuple[Any, ...]]:
     rows = [write.sealed.rows for write in writes]
     staged = {
-        "attempts": [row.attempt for row in rows],
+        "attempts": [finished(write.sealed.rows, write.settles, write.worker) for write in writes],
         "assertions": [row.assertions for row in rows],
         "tool_calls": [row.tool_calls for row in rows],
         "event_pages": [row.pages for row in rows],
@@ -110,17 +111,12 @@ async def _write_attempts(
                 children.add(table)
                 async with cursor.copy(write_sql.copy_into(table)) as copy:
                     await copy.write(b"".join((HEADER, *parts, TRAILER)))
-        given = {
-            "attempts": [write.sealed.attempt for write in writes],
-            "workers": [write.worker for write in writes],
-            "settles": [write.settles for write in writes],
-        }
-        await cursor.execute(write_sql.write_attempts(frozenset(children - {"attempts"})), place | given)
+        await cursor.execute(write_sql.write_attempts(frozenset(children - {"attempts"})), place)
         return await cursor.fetchall()
 
 
 async def _numbers(connection: Connection, statement: bytes, given: dict[str, Any]) -> set[int]:
-    cursor = await connection.execute(statement, given)
+    cursor = await connection.execute(statement, given, prepare=False)  # rare, and best planned for what is there
     return {row[0] for row in await cursor.fetchall()}
 
 

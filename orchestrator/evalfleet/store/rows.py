@@ -1,7 +1,8 @@
 """An attempt's rows as binary COPY tuples, encoded once in the worker.
 
 The field orders here are those of `ATTEMPT_FIELDS` and its siblings; the coordinator's staging tables are made
-from the same names, so the two cannot drift apart.
+from the same names, so the two cannot drift apart. The last two fields of an attempt, `settles` and `worker`, are
+the coordinator's to say: `finished` appends them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ATTEMPT_FIELDS = (
     "attempt", "started_at", "duration", "run_key", "ordinal", "turns", "events", "assertions", "outcome", "verdict",
     "kind", "score_state", "earned", "estimated_usd", "cost_usd", "input_tokens", "output_tokens",
     "cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "requests", "unknown_calls",
-    "code", "message", "skip_reason", "reply", "sanitised", "number_marks", "record",
+    "code", "message", "skip_reason", "reply", "sanitised", "number_marks", "record", "settles", "worker",
 )  # fmt: skip
 ASSERTION_FIELDS = (
     "attempt", "run_key", "index", "result", "name", "scope", "holds", "optional", "measurement", "points", "earned",
@@ -107,6 +108,11 @@ class EvidenceEncoder:
             cost_usd=_cost(summary),
             tokens=None if summary.usage is None else summary.usage.total_tokens,
         )
+
+
+def finished(rows: EncodedRows, settles: bool, worker: str) -> bytes:
+    """The tuple of the attempt with what its coordinator says of it."""
+    return rows.attempt + boolean(settles) + plain(worker)
 
 
 def encode_attempt(evidence: AttemptEvidence, run_key: int) -> SealedAttempt:

@@ -1,7 +1,8 @@
 """The statements of the coordinator's transactions. PURE text.
 
-Lookups of single rows are scalar subqueries on purpose: Postgres can't turn those into a hash join over a whole
-run, whatever its statistics say of a table that was empty a minute ago.
+The statements are written so that Postgres finds the right plan without statistics, since a run's tables grow from
+empty to a million rows within minutes: single rows are looked up by scalar subqueries, which no plan turns into a
+join over a whole run.
 """
 
 from __future__ import annotations
@@ -95,41 +96,36 @@ _PREVIOUS_NUMBER = """
 coalesce((SELECT max(a.number) FROM attempts a WHERE a.run_key = %(run_key)s AND a.ordinal = s.ordinal), 0)
 """
 
-_UNKNOWN_ROW = """
-(SELECT a.attempt FROM attempts a WHERE a.run_key = %(run_key)s AND a.attempt = s.attempt) IS NULL
-"""
-
 _BLOCKS = f"""
 UPDATE case_blocks b SET unsettled = b.unsettled - d.settled
 FROM (SELECT ordinal >> {BLOCK_BITS} AS block, count(*) AS settled FROM settled GROUP BY 1) d
 WHERE b.run_key = %(run_key)s AND b.block = d.block
 """
 
-# an attempt that came to settle its case and found it settled is stored as superseded
+# An attempt that came to settle its case and found it settled, or another before it in this batch, is stored as
+# superseded. Nobody else settles meanwhile: who writes to a run holds the lock that the fence took.
 _WRITE_ATTEMPTS = f"""
-WITH fresh AS MATERIALIZED (
-    SELECT s.*, g.worker, g.settles,
-           {_PREVIOUS_NUMBER} + row_number() OVER (PARTITION BY s.ordinal ORDER BY s.attempt) AS number
+WITH fresh AS (
+    SELECT s.*,
+           {_PREVIOUS_NUMBER} + row_number() OVER (PARTITION BY s.ordinal ORDER BY s.attempt) AS number,
+           row_number() OVER (PARTITION BY s.ordinal, s.settles ORDER BY s.attempt) = 1
+           AND (SELECT d.ordinal FROM settlements d
+                WHERE d.run_key = %(run_key)s AND d.ordinal = s.ordinal AND d.superseded_at IS NULL) IS NULL AS free
     FROM pg_temp.stage_attempts s
-    JOIN unnest(%(attempts)s::bigint[], %(workers)s::text[], %(settles)s::boolean[]) AS g (attempt, worker, settles)
-      ON g.attempt = s.attempt
-    WHERE {_UNKNOWN_ROW}
+), inserted AS (
+    INSERT INTO attempts ({_names(ATTEMPT_FIELDS)}, commit_seq, number)
+    SELECT {
+    _names(ATTEMPT_FIELDS, "f.")
+    .replace("f.outcome", "CASE WHEN f.settles AND NOT f.free THEN 'superseded' ELSE f.outcome END")
+    .replace("f.settles,", "f.settles AND f.free,")
+}, %(commit_seq)s, f.number
+    FROM fresh f
+    ON CONFLICT (run_key, attempt) DO NOTHING
+    RETURNING attempt, ordinal, verdict, kind, code, settles, cost_usd, estimated_usd, input_tokens, output_tokens
 ), settled AS (
     INSERT INTO settlements (run_key, ordinal, how, attempt, verdict, kind, code)
-    SELECT run_key, ordinal, 'attempt', attempt, verdict, kind, code FROM fresh WHERE settles
-    ON CONFLICT (run_key, ordinal) WHERE superseded_at IS NULL DO NOTHING
+    SELECT %(run_key)s, ordinal, 'attempt', attempt, verdict, kind, code FROM inserted WHERE settles
     RETURNING ordinal, attempt, verdict
-), inserted AS (
-    INSERT INTO attempts ({_names(ATTEMPT_FIELDS)}, commit_seq, worker, number, settles)
-    SELECT {
-    _names(ATTEMPT_FIELDS, "f.").replace(
-        "f.outcome",
-        "CASE WHEN f.settles AND d.attempt IS NULL THEN 'superseded' ELSE f.outcome END",
-    )
-}, %(commit_seq)s, f.worker, f.number, d.attempt IS NOT NULL
-    FROM fresh f LEFT JOIN settled d ON d.attempt = f.attempt
-    ON CONFLICT (run_key, attempt) DO NOTHING
-    RETURNING attempt, outcome, verdict, settles, cost_usd, estimated_usd, input_tokens, output_tokens
 ), blocks AS ({_BLOCKS}), counted AS (
     UPDATE runs r
     SET attempts = r.attempts + n.attempts, tokens = r.tokens + n.tokens,
@@ -173,7 +169,6 @@ WITH given AS (
            to_timestamp(started), greatest(0, extract(epoch FROM clock_timestamp()) - started), %(commit_seq)s,
            'interrupted', kind, code, worker, blamed, complete
     FROM given s
-    WHERE {_UNKNOWN_ROW}
     ON CONFLICT (run_key, attempt) DO NOTHING
     RETURNING attempt
 ), counted AS (
@@ -249,19 +244,23 @@ SELECT c.ordinal, c.arm, c.eval_id, c.definition, c.style::text, c.repetition, c
        c.variants, c.tags, c.external, n.attempts, n.crashes, n.lost, n.last_attempt
 FROM blocks b
 CROSS JOIN LATERAL (
-    SELECT * FROM cases c
+    SELECT c.* FROM cases c
     WHERE c.run_key = %(run_key)s AND c.ordinal > %(after)s
       AND c.ordinal >= b.block << {BLOCK_BITS} AND c.ordinal < (b.block + 1) << {BLOCK_BITS}
       AND (SELECT s.ordinal FROM settlements s
            WHERE s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL) IS NULL
+    OFFSET 0  -- keeps the planner from turning the join around, which would read every case
 ) c
 LEFT JOIN LATERAL (
     SELECT count(*) FILTER (WHERE a.outcome = 'errored') AS attempts,
            count(*) FILTER (WHERE a.blamed OR a.outcome = 'errored' AND a.code = 'WORKER_CRASHED') AS crashes,
            count(*) FILTER (WHERE a.outcome = 'interrupted' AND NOT a.blamed) AS lost,
            max(a.attempt) FILTER (WHERE a.outcome IN ('errored', 'interrupted')) AS last_attempt
-    FROM attempts a
-    WHERE a.run_key = c.run_key AND a.ordinal = c.ordinal AND a.commit_seq > (SELECT commit_seq FROM reopened)
+    FROM (
+        SELECT * FROM attempts a WHERE a.run_key = c.run_key AND a.ordinal = c.ordinal
+        ORDER BY a.number OFFSET 0  -- the order makes the planner take the index by case
+    ) a
+    WHERE a.commit_seq > (SELECT commit_seq FROM reopened)
 ) n ON true
 ORDER BY c.ordinal LIMIT %(limit)s
 """)

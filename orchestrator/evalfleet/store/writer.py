@@ -84,7 +84,7 @@ class PostgresRecorder:
         async def work(connection: Connection) -> Sequence[PendingCase]:
             cursor = connection.cursor(binary=True)
             given = {"run_key": self._fence.run_key, "after": after, "limit": limit}
-            await cursor.execute(write_sql.PAGE, given)
+            await cursor.execute(write_sql.PAGE, given, prepare=False)  # planned for the size of the moment
             return [_pending(row, self._arms) for row in await cursor.fetchall()]
 
         return await self._lifeline.run(work)
