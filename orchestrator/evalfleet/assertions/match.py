@@ -100,11 +100,15 @@ async def evaluate_match(match: Match, value: Any) -> AssertionResult:
 
 
 def evaluate_now(match: Match, value: Any) -> AssertionResult:
-    """Evaluate where nothing can be awaited; an async predicate is an evaluator error there."""
+    """Evaluate where nothing can be awaited; a predicate that really waits is an evaluator error there."""
     outcome = match.evaluate(value)
     if isinstance(outcome, AssertionResult):
         return outcome
     if inspect.iscoroutine(outcome):
+        try:
+            outcome.send(None)
+        except StopIteration as done:
+            return done.value
         outcome.close()
     return broken("async predicate where none can be awaited", value)
 
