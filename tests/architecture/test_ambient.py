@@ -20,7 +20,7 @@ PROCESSES = (f"{ENGINE}/process*.py",)
 WAITING = (*PROCESSES, *(f"{ENGINE}/store/{name}.py" for name in ("embedded", "lifeline", "server")))
 #: What a user names: an entry point, a command, an agent in `module:attribute`.
 BY_NAME = (f"{ENGINE}/plugins.py", f"{ENGINE}/cli/main.py", "adapters/evalfleet_adapters/entries.py")
-CLOCK = (f"{ENGINE}/clock.py",)
+CLOCK = (f"{ENGINE}/clock.py", f"{ENGINE}/testing/fakes.py")
 
 #: What an expression ends in, where it may stand, and what to use instead.
 AMBIENT = {

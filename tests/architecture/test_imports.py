@@ -42,6 +42,11 @@ HOMES = {
     "importlib.metadata": (f"{ENGINE}/plugins.py",),
 }
 
+#: `decide` and the parts it was split into.
+DECIDING = (
+    "adoption", "decide", "events", "grants", "leases", "losses", "messages", "settling", "state", "worker_state",
+)  # fmt: skip
+
 #: Modules that hold meaning and do nothing else: no I/O library, clock, randomness or logging.
 PURE = (
     f"{ENGINE}/errors.py",
@@ -49,9 +54,13 @@ PURE = (
     f"{ENGINE}/model/*",
     f"{ENGINE}/assertions/*",
     f"{ENGINE}/grading/fold.py",
-    f"{ENGINE}/scheduling/state.py",
-    f"{ENGINE}/scheduling/decide.py",
     f"{ENGINE}/reports/*",
+    *(
+        f"{ENGINE}/planning/{name}.py"
+        for name in ("arms", "eval_ids", "expand", "reuse", "select", "supported", "typed")
+    ),
+    *(f"{ENGINE}/execution/{name}.py" for name in ("inputs", "redact")),
+    *(f"{ENGINE}/scheduling/{name}.py" for name in DECIDING),
     "adapters/evalfleet_adapters/converters/*",
 )
 IMPURE_STDLIB = {
