@@ -17,6 +17,7 @@ ASSERT = "assert"
 
 NO_ASSERTIONS = "NO_ASSERTIONS"
 PASS_MEASUREMENT_THRESHOLD_MISSING = "PASS_MEASUREMENT_THRESHOLD_MISSING"
+GATE_MINIMUM_MISSING = "GATE_MINIMUM_MISSING"
 PASS_SCORE_REFUSED = "PASS_SCORE_REFUSED"
 SCORE_OUT_OF_RANGE = "SCORE_OUT_OF_RANGE"
 ASSERTION_UNAVAILABLE = "ASSERTION_UNAVAILABLE"
@@ -126,9 +127,13 @@ def _authoring_fault(style: Style, row: AssertionRow) -> _Blame | None:
     if policy.points is not None and not _is_weight(policy.points):
         message = f"{_title(row)}: .score() needs a finite number of at least 0"
         return _Blame(FailureKind.AUTHORING, SCORE_OUT_OF_RANGE, message)
-    if style is Style.SCORE or row.outcome.measurement is None or policy.optional:
+    if row.outcome.measurement is None:
         return None
-    if policy.gate_min is None and policy.at_least is None:
+    if policy.gate is True and policy.gate_min is None:
+        message = f"{_title(row)}: a measurement gates with .gate(minimum)"
+        return _Blame(FailureKind.AUTHORING, GATE_MINIMUM_MISSING, message)
+    told = policy.optional or policy.gate_min is not None or policy.at_least is not None
+    if style is Style.PASS and not told:
         message = f"{_title(row)}: a measurement needs .gate(minimum), .at_least(minimum) or .optional()"
         return _Blame(FailureKind.AUTHORING, PASS_MEASUREMENT_THRESHOLD_MISSING, message)
     return None
