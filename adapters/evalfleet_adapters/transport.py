@@ -127,6 +127,7 @@ class Transport:
                 timeout=httpx.Timeout(patience.timeout, connect=patience.connect_timeout, pool=None),
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
                 headers={"user-agent": "evalfleet"},
+                mounts={"all://localhost": None, "all://127.0.0.1": None},  # a proxy can't reach this machine
             )
         return self._client
 

@@ -16,7 +16,7 @@ from typing import Any
 from evalfleet.model.coverage import Channel, CoverageEntry, partial
 from evalfleet.model.events import MISSING, Event, Message, OperationStarted, Role, Thinking, Unrecognised
 from evalfleet.model.usage import Usage
-from evalfleet_adapters.converters.untrusted import amount, count, mapping, sequence, text
+from evalfleet_adapters.converters.untrusted import amount, as_text, count, mapping, recordable, sequence, text
 
 
 class Finish(StrEnum):
@@ -118,7 +118,7 @@ def reported_error(response: Any) -> ProviderError | None:
         return None
     fields = mapping(error)
     code = fields.get("code") or fields.get("type") or "error"
-    message = text(fields.get("message")) or (error if isinstance(error, str) else json.dumps(error))
+    message = text(fields.get("message")) or (error if isinstance(error, str) else as_text(error))
     return ProviderError(code=str(code), message=message)
 
 
@@ -190,7 +190,7 @@ def read_arguments(value: Any) -> tuple[dict[str, Any] | None, str, str | None]:
     if value is None:
         return {}, "", None
     if not isinstance(value, str):
-        parsed, raw = value, json.dumps(value)
+        parsed, raw = value, as_text(value)
     else:
         raw = value
         if not raw.strip():
@@ -203,6 +203,8 @@ def read_arguments(value: Any) -> tuple[dict[str, Any] | None, str, str | None]:
         return {}, "", None
     if not isinstance(parsed, dict):
         return None, raw, f"the arguments are a JSON {type(parsed).__name__}, not an object"
+    if not recordable(parsed):
+        return None, raw, "the arguments nest too deep or hold an integer of hundreds of digits"
     return mapping(parsed), raw, None
 
 
@@ -235,7 +237,7 @@ def _content_events(content: Any) -> Iterator[Message | Thinking | Unrecognised]
             pieces = [inner] if isinstance(inner, str) else [mapping(item).get("text") for item in sequence(inner)]
             yield Thinking("".join(text(piece) or "" for piece in pieces))
         else:
-            yield Unrecognised(f"message.content.{kind}", part)
+            yield _kept(f"message.content.{kind}", part)
 
 
 def _reasoning(message: Mapping[str, Any]) -> str:
@@ -260,15 +262,19 @@ def _unrecognised(
     ):
         for key, value in fields.items():
             if key not in known and value not in (None, [], {}, ""):
-                yield Unrecognised(f"{prefix}.{key}", value)
+                yield _kept(f"{prefix}.{key}", value)
     for other in choices:
         if other is not choice:
-            yield Unrecognised("choice", other)
+            yield _kept("choice", other)
     if message.get("annotations"):
-        yield Unrecognised("message.annotations", message["annotations"])
+        yield _kept("message.annotations", message["annotations"])
     reason = choice.get("finish_reason")
     if reason is not None and str(reason) not in _FINISH:
-        yield Unrecognised("choice.finish_reason", reason)
+        yield _kept("choice.finish_reason", reason)
+
+
+def _kept(name: str, raw: Any) -> Unrecognised:
+    return Unrecognised(name, raw if recordable(raw) else as_text(raw))
 
 
 def _doubts(
@@ -301,5 +307,5 @@ def _joined(texts: Iterator[str]) -> str | None:
 
 
 def _head(value: Any) -> str:
-    shown = json.dumps(value)
+    shown = as_text(value)
     return shown if len(shown) <= 300 else shown[:300] + "…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, cast
 
 
@@ -32,3 +33,27 @@ def amount(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
         return None
     return float(value)
+
+
+#: What a record can hold of somebody else's JSON: levels of nesting, and bits of an integer.
+_DEPTH, _BITS = 100, 1024
+
+
+def recordable(value: Any) -> bool:
+    """Whether a JSON value is one that a record can hold: not nested without end, no integer of hundreds of digits."""
+    level = [value]
+    for _ in range(_DEPTH):
+        if any(isinstance(item, int) and item.bit_length() > _BITS for item in level):
+            return False
+        level = [inner for item in level for inner in (*mapping(item).values(), *sequence(item))]
+        if not level:
+            return True
+    return False
+
+
+def as_text(value: Any) -> str:
+    """The JSON text of a parsed value, however deep it nests."""
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        return f"a JSON {type(value).__name__} that nests too deep to show"

@@ -6,13 +6,14 @@ import asyncio
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from datetime import date
 from functools import partial
 from typing import Any
 
 from evalfleet.errors import Acceptance, FailureKind, SendFailure
 from evalfleet.model.agent import agent, sandbox_agent
 from evalfleet.model.coverage import COMPLETE_COVERAGE
-from evalfleet.model.tool import tool
+from evalfleet.model.tool import ToolRejected, tool
 from evalfleet.model.turn import Turn, TurnInput
 from evalfleet.ports import AdapterContext
 
@@ -144,3 +145,28 @@ def add(left: int, right: int) -> int:
 async def slow_add(left: int, right: int) -> int:
     await asyncio.sleep(0.01)
     return left + right
+
+
+@tool
+def unlucky() -> None:
+    raise ZeroDivisionError("tool broke")
+
+
+@tool
+def exits() -> None:
+    sys.exit(1)
+
+
+@tool
+def forbidden(path: str) -> None:
+    raise ToolRejected(f"nobody may read {path}")
+
+
+@tool
+def shapeless() -> Any:
+    return object()
+
+
+@tool
+def dated(n: int) -> Any:
+    return {"day": date(2026, 1, 2), "n": n, 1: (2, 3)}
