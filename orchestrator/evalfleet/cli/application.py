@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from evalfleet.cli.interrupts import cancelled_by_signals
-from evalfleet.cli.surface import Api
 from evalfleet.reports.json_text import to_json
+
+if TYPE_CHECKING:
+    from evalfleet.cli.surface import Api
 
 T = TypeVar("T")
 

@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": ("init", "Write a project that runs as it is."),
     "list": ("list_evals", "List the project's evals."),
     "try": ("try_cases", "Run a few cases here and now, and print what happened."),
+    "plan": ("plan", "Say what a run would do, and why."),
     "submit": ("submit", "Run an experiment."),
     "resume": ("resume", "Go on with a run over what is not settled."),
     "cancel": ("cancel", "Stop a run; what is settled stays."),

@@ -7,7 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from evalfleet.api.options import CaseFilter, DeleteOptions, ResumeOptions, SubmitOptions
+from evalfleet.api.options import CaseFilter, DeleteOptions, PlanOptions, ResumeOptions, SubmitOptions
+from evalfleet.api.preview import Preview
 from evalfleet.model.report import AttemptDetail, AttemptView, CaseView, RunAggregate, RunInfo, RunProgress
 
 Observer = Callable[[RunProgress], None]
@@ -46,6 +47,8 @@ class RunHandle(Protocol):
 
 class Api(Protocol):
     """The functions of `evalfleet.api` that commands call."""
+
+    async def plan(self, experiment: Path, prefixes: Sequence[str], options: PlanOptions) -> Preview: ...
 
     async def submit(
         self,

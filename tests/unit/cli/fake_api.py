@@ -8,7 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from evalfleet.api.options import CaseFilter, DeleteOptions, ResumeOptions, SubmitOptions
+from evalfleet.api.options import CaseFilter, DeleteOptions, PlanOptions, ResumeOptions, SubmitOptions
+from evalfleet.api.preview import Preview
 from evalfleet.cli.surface import Api, Observer, RunHandle
 from evalfleet.errors import ConfigurationError
 from evalfleet.model.assertion import AssertionPolicy, AssertionResult, AssertionRow, Result
@@ -25,6 +26,13 @@ from evalfleet.model.report import (
 )
 from evalfleet.model.turn import TurnInput, TurnRecord, TurnStatus
 from evalfleet.model.verdict import CaseStatus, Outcome, RunKind, RunStatus, Style, Verdict
+from evalfleet.planning.discover import discover, find_project
+from evalfleet.planning.experiment_file import load_experiment
+from evalfleet.planning.plan import PlanTools, make_plan
+from evalfleet.planning.reuse import NoHistory
+from evalfleet.planning.select import Narrowing
+from evalfleet.plugins import adapter_factories
+from evalfleet.processes import SystemSpawner
 from evalfleet.reports.classes import class_of
 
 
@@ -116,6 +124,18 @@ class FakeApi:
         self.calls.append(call)
         if self.fail is not None:
             raise self.fail
+
+    async def plan(self, experiment: Path, prefixes: Sequence[str], options: PlanOptions) -> Preview:
+        """Plans for real, with the installed adapters and without any history."""
+        self.act("plan", experiment.name, tuple(prefixes), options)
+        factories = adapter_factories()
+        loaded = load_experiment(experiment, options.overrides, factories)
+        tools = PlanTools(factories=factories, spawner=SystemSpawner(), env={})
+        narrowing = Narrowing(prefixes=tuple(prefixes), arms=options.arms)
+        plan = await make_plan(
+            loaded, discover(find_project(experiment)), tools, narrowing, allow_empty=options.allow_empty
+        )
+        return Preview(plan=plan, history=NoHistory())
 
     async def submit(
         self,

@@ -1,0 +1,119 @@
+"""A plan in numbers: how many cases of each arm run, are carried or blocked, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from evalfleet.api.preview import Preview
+from evalfleet.planning.plan import Plan
+from evalfleet.planning.reuse import Action, ActionKind
+from evalfleet.reports.figures import count
+from evalfleet.reports.tables import columns
+from evalfleet.reports.visible import visible_line
+
+SHOWN_REASONS = 8
+HEADERS = ("arm", "adapter", "model", "sandbox", "cases", *(kind.value for kind in ActionKind))
+
+
+@dataclass
+class ActionCounts:
+    """Actions by arm and kind, and by arm, kind and reason."""
+
+    kinds: Counter[tuple[str, ActionKind]] = field(default_factory=Counter[tuple[str, ActionKind]])
+    reasons: Counter[tuple[str, ActionKind, str]] = field(default_factory=Counter[tuple[str, ActionKind, str]])
+
+    @classmethod
+    def of(cls, actions: Iterable[Action]) -> ActionCounts:
+        """One pass over the actions; nothing of a case is kept."""
+        counts = cls()
+        for action in actions:
+            counts.kinds[action.case.arm, action.kind] += 1
+            counts.reasons[action.case.arm, action.kind, action.reason] += 1
+        return counts
+
+
+def plan_lines(preview: Preview, counts: ActionCounts) -> list[str]:
+    """The plan for people."""
+    plan = preview.plan
+    experiment = plan.experiment
+    factors = f"{count(len(plan.evals))} evals × {len(plan.arms)} arms × {experiment.repetitions} repetitions"
+    head = f"{experiment.name} · {count(plan.total)} cases = {factors} · {plan.style.value}-style"
+    return [head, "", *columns(HEADERS, _arm_rows(plan, counts)), "", *_why(counts), *_datasets(plan)]
+
+
+def plan_value(preview: Preview, counts: ActionCounts) -> dict[str, Any]:
+    """The plan for programs."""
+    plan = preview.plan
+    return {
+        "name": plan.experiment.name,
+        "digest": plan.digest,
+        "style": plan.style.value,
+        "cases": plan.total,
+        "evals": len(plan.evals),
+        "repetitions": plan.experiment.repetitions,
+        "arms": [
+            {
+                "arm": arm.name,
+                "adapter": arm.plan.settings.adapter,
+                "model": arm.settings.model,
+                "sandboxed": arm.sandboxed,
+                "never_carried_because": arm.agent.missing,
+                **{kind.value: counts.kinds[arm.name, kind] for kind in ActionKind},
+            }
+            for arm in plan.arms
+        ],
+        "reasons": [
+            {"arm": arm, "action": kind.value, "reason": reason, "cases": cases}
+            for (arm, kind, reason), cases in counts.reasons.most_common()
+        ],
+        "datasets": [{"uri": each.uri, "sha256": each.sha256, "rows": each.rows} for each in plan.datasets],
+    }
+
+
+def action_value(action: Action) -> dict[str, Any]:
+    """One case of a plan for programs."""
+    return {
+        "case": action.case.ordinal,
+        "arm": action.case.arm,
+        "eval": action.case.eval_id,
+        "repetition": action.case.repetition,
+        "action": action.kind.value,
+        "reason": action.reason,
+        "changed": list(action.changed),
+        "carried_from": action.past.run if action.past is not None and action.kind is ActionKind.CARRY else None,
+    }
+
+
+def _arm_rows(plan: Plan, counts: ActionCounts) -> list[tuple[str, ...]]:
+    return [
+        (
+            arm.name,
+            arm.plan.settings.adapter,
+            visible_line(arm.settings.model or ""),
+            _sandbox(plan, arm.name) if arm.sandboxed else "none",
+            count(plan.per_arm),
+            *(count(counts.kinds[arm.name, kind]) for kind in ActionKind),
+        )
+        for arm in plan.arms
+    ]
+
+
+def _sandbox(plan: Plan, arm: str) -> str:
+    """The backends and images that the arm's cases get."""
+    specs = [spec for (name, _), spec in plan.sandboxes.items() if name == arm and spec is not None]
+    named = {" ".join(part for part in (spec.backend, spec.image) if part) or "default" for spec in specs}
+    return visible_line(", ".join(sorted(named)))
+
+
+def _why(counts: ActionCounts) -> list[str]:
+    common = counts.reasons.most_common(SHOWN_REASONS)
+    lines = [f"{arm}: {kind.value} {count(cases)}: {visible_line(reason)}" for (arm, kind, reason), cases in common]
+    more = len(counts.reasons) - len(common)
+    return [*lines, *([f"… {count(more)} more reasons: --cases lists every case"] if more else [])]
+
+
+def _datasets(plan: Plan) -> list[str]:
+    return [f"dataset {visible_line(each.uri)}: {count(each.rows)} rows, {each.sha256[:12]}" for each in plan.datasets]
