@@ -17,7 +17,9 @@ DOCUMENTS = [path for path in committed_files() if path.suffix == ".md"]
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 QUOTED = re.compile(r"`([^`\s]+)`")
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
-AT_ROOT = re.compile(r"Makefile|LICENSE|[A-Z]+\.md|pyproject\.toml|constraints\.txt")
+AT_ROOT = re.compile(
+    r"Makefile|LICENSE|(?:README|ARCHITECTURE|GLOSSARY|CONTRIBUTING|CHANGELOG)\.md|pyproject\.toml|constraints\.txt"
+)
 TARGET = re.compile(r"^\s*make ([a-z-]+)", re.MULTILINE)
 QUOTED_TARGET = re.compile(r"`make ([a-z-]+)`")
 PLACEHOLDER = re.compile(r"[<>*{}$…]|NNN|\.\.\.")
