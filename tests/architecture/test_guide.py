@@ -1,0 +1,96 @@
+"""The user guide keeps up with the code: its examples load, and its tables name every key, option and code."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+import evalfleet
+from evalfleet.model.experiment import Budget, Experiment, Limits, Retry, Selection, Writes
+from evalfleet.planning.experiment_file import load_experiment
+from evalfleet.plugins import adapter_factories
+from tests.architecture.source import ROOT, product_sources
+
+GUIDE = sorted((ROOT / "docs").glob("*.md"))
+FENCES = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)+")
+CODE_ROW = re.compile(r"^\| `([A-Z_0-9]+)` \|", re.MULTILINE)
+
+#: Constants that look like an error code and are none: names of variables, files and signals of others.
+NOT_CODES = re.compile(r"EVALFLEET_.*|XDG_.*|RAY_.*|LC_.*|PG_.*|PR_.*|SO_.*|PYTHON.*")
+
+
+def fences(language: str) -> Iterator[tuple[Path, str]]:
+    for page in GUIDE:
+        for found, text in FENCES.findall(page.read_text(encoding="utf-8")):
+            if found == language:
+                yield page, text
+
+
+def test_every_python_example_parses_and_imports_what_exists() -> None:
+    names = [
+        alias.name
+        for _, text in fences("python")
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom) and node.module == "evalfleet"
+        for alias in node.names
+    ]
+    assert names, "the guide shows no import from evalfleet"
+    assert [name for name in names if name not in evalfleet.__all__] == []
+
+
+def test_every_whole_experiment_of_the_guide_loads(tmp_path: Path) -> None:
+    shown = [text for _, text in fences("yaml") if "schema_version:" in text]
+    assert shown, "the guide shows no experiment"
+    for text in shown:
+        file = tmp_path / "experiment.yaml"
+        file.write_text(text, encoding="utf-8")
+        load_experiment(file, {}, adapter_factories())
+
+
+def quoted(text: str) -> set[str]:
+    return set(re.findall(r"`([^`]+)`", FENCES.sub("", text)))
+
+
+def fields(model: type[BaseModel], prefix: str = "") -> set[str]:
+    return {prefix + (field.alias or name) for name, field in model.model_fields.items()}
+
+
+def test_every_key_of_an_experiment_is_described() -> None:
+    described = quoted((ROOT / "docs" / "experiments.md").read_text(encoding="utf-8"))
+    keys = fields(Experiment) - {"evals", "budget", "writes"}
+    keys |= fields(Selection, "evals.") | fields(Budget, "budget.") | fields(Writes, "writes.") | fields(Limits)
+    assert fields(Retry) == {"max_attempts", "on"}
+    assert keys - described == set()
+
+
+@pytest.mark.parametrize("name", sorted(adapter_factories()))
+def test_every_option_of_an_adapter_is_described(name: str) -> None:
+    text = (ROOT / "docs" / "adapters.md").read_text(encoding="utf-8")
+    section = re.search(rf"^## `{name}`\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert section, f"docs/adapters.md has no section about {name}"
+    assert fields(adapter_factories()[name].options) - quoted(section.group(1)) == set()
+
+
+def codes() -> set[str]:
+    """Every error code in the product's source: upper-case words joined by underscores, as a whole constant."""
+    return {
+        node.value
+        for source in product_sources()
+        if ".testing" not in source.module
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if CODE.fullmatch(node.value) and not NOT_CODES.fullmatch(node.value)
+    }
+
+
+def test_every_error_code_is_described_and_every_described_one_exists() -> None:
+    described = CODE_ROW.findall((ROOT / "docs" / "errors.md").read_text(encoding="utf-8"))
+    assert sorted(codes() - set(described)) == []
+    assert sorted(set(described) - codes()) == []
+    assert len(described) == len(set(described))
