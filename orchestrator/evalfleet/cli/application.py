@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Application:
-    """The state of one invocation. `json` and `debug` are set while the command line is parsed."""
+    """The state of one invocation. `json` and `debug` are what the command line asks for."""
 
     def __init__(self, load_api: Callable[[], Api]) -> None:
         self._load_api = load_api

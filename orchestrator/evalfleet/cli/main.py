@@ -34,9 +34,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "watch": ("watch", "Follow a run until it ends."),
     "runs": ("runs", "List runs, newest first."),
     "show": ("show", "List a run's cases, or show one with its evidence."),
+    "report": ("report", "Write a run's report as text, JSON, Markdown or JUnit."),
     "db": ("db", "The record store: its schema and its address."),
     "doctor": ("doctor", "Look at everything that a run needs on this machine."),
-    "report": ("report", "Write a run's report as text, JSON, Markdown or JUnit."),
 }
 
 
@@ -86,6 +86,7 @@ def main() -> None:
 
 def invoke(arguments: Sequence[str], application: Application) -> int:
     """Run one command line and return its exit code; nothing escapes but SystemExit."""
+    application.json = "--json" in arguments
     try:
         result: Any = orchestrate.main(
             args=list(arguments), prog_name="orchestrate", obj=application, standalone_mode=False

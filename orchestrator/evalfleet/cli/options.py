@@ -8,14 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from evalfleet.cli.application import Application
 from evalfleet.model.verdict import CaseStatus
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _set_json(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    ctx.ensure_object(Application).json = value
 
 
 def _assignments(_ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -41,9 +36,8 @@ def status_option(*names: str, among: tuple[CaseStatus, ...], help: str) -> Call
     )
 
 
-json_option = click.option(
-    "--json", is_flag=True, is_eager=True, expose_value=False, callback=_set_json, help="Write JSON for programs."
-)
+#: `main.invoke` looks for it before anything is parsed, so that a parse error is a document, too.
+json_option = click.option("--json", is_flag=True, expose_value=False, help="Write JSON for programs.")
 run_argument = click.argument("run")
 experiment_argument = click.argument("experiment", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 prefixes_argument = click.argument("prefixes", nargs=-1, metavar="[PREFIX]...")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from evalfleet.api.options import CaseFilter
 from evalfleet.cli.application import Application
+from evalfleet.cli.report_files import Format, render, write_pieces
 from evalfleet.cli.surface import RunHandle
 from evalfleet.model.report import CaseView
 from evalfleet.model.verdict import CaseStatus
@@ -11,6 +14,9 @@ from evalfleet.reports.exit_code import ExitCode, exit_code
 from evalfleet.reports.json_report import report_value
 from evalfleet.reports.model import ReportModel, build_report
 from evalfleet.reports.text import render_text
+
+#: Where the files of `reporters` go, below the current directory, in a folder a run.
+REPORTS = "reports"
 
 #: Cases worth naming one by one, and how many of them.
 NOTABLE = CaseFilter(statuses=(CaseStatus.FAILED, CaseStatus.ERRORED, CaseStatus.BLOCKED), limit=30)
@@ -23,10 +29,15 @@ async def report_of(run: RunHandle) -> ReportModel:
 
 
 async def conclude(application: Application, run: RunHandle) -> ExitCode:
-    """Print the summary of a run that ended."""
+    """Print the summary of a run that ended, and write the files that its experiment asks for."""
     report = await report_of(run)
     if application.json:
         application.value(report_value(report))
     else:
         application.lines(render_text(report))
+    for name in report.run.experiment.get("reporters", ()):
+        form = Format("md" if name == "markdown" else name)
+        target = Path(REPORTS, run.id, form.file_name)
+        await write_pieces(target, render(form, report, run))
+        application.note(f"wrote {target}")
     return exit_code(report.run.status, report.accepted.decision)

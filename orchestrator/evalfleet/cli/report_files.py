@@ -52,7 +52,8 @@ async def render(form: Format, report: ReportModel, run: RunHandle) -> AsyncIter
 
 
 async def write_pieces(target: Path, pieces: AsyncIterator[str]) -> None:
-    """Write beside `target`, then put it in place. Raises OSError naming the file."""
+    """Write beside `target`, in a folder made when absent, then put it in place. Raises OSError naming the file."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         with unfinished.open("w", encoding="utf-8", newline="\n") as file:

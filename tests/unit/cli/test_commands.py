@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 import pytest
 
 from evalfleet.api.options import DeleteOptions, ResumeOptions, SubmitOptions
+from evalfleet.cli.report_files import write_pieces
+from evalfleet.errors import StoreError
 from evalfleet.model.verdict import CaseStatus, RunStatus, Verdict
 from tests.unit.cli.fake_api import FakeRun, case, detail, progress
 
@@ -258,6 +260,32 @@ def test_report_into_files(shell: Shell, mixed: FakeRun, tmp_path: Path) -> None
     assert all(path.stat().st_size for path in written)
     assert shell("report", "7f3", "--format", "junit", "-o", str(tmp_path / "ci" / "tests.xml")) == 0
     assert ElementTree.parse(tmp_path / "ci" / "tests.xml").getroot().attrib["tests"] == "3"
+
+
+async def test_a_report_that_breaks_off_leaves_what_was_there(tmp_path: Path) -> None:
+    async def broken() -> AsyncIterator[str]:
+        yield "half a "
+        raise StoreError("gone")
+
+    target = tmp_path / "report.md"
+    target.write_text("the one before")
+    with pytest.raises(StoreError):
+        await write_pieces(target, broken())
+    assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
+    assert target.read_text() == "the one before"
+
+
+def test_the_experiment_may_ask_for_report_files(
+    shell: Shell, mixed: FakeRun, experiment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mixed.run = replace(mixed.run, experiment={"reporters": ["junit", "markdown"]})
+    assert shell("submit", experiment) == 1
+    assert shell.err.splitlines()[1:] == [
+        "wrote reports/7f3k2m0q1x/junit.xml",
+        "wrote reports/7f3k2m0q1x/report.md",
+    ]
+    assert ElementTree.parse(tmp_path / "reports/7f3k2m0q1x/junit.xml").getroot().attrib["tests"] == "3"
 
 
 def test_report_refuses_several_formats_on_stdout(shell: Shell, mixed: FakeRun) -> None:

@@ -58,6 +58,12 @@ def test_json_errors_are_documents(shell: Shell) -> None:
     assert value["error"]["problems"][0]["field"] == "arms.small.modle"
 
 
+def test_a_command_line_that_cannot_be_parsed_is_a_document_too(shell: Shell) -> None:
+    assert shell("cancel", "7f3", "--wings", "--json") == 2
+    (value,) = shell.values
+    assert "--wings" in value["error"]["message"]
+
+
 def test_a_traceback_only_with_debug(shell: Shell) -> None:
     shell.api.fail = StoreError("gone")
     shell("cancel", "7f3")

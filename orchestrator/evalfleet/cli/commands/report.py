@@ -63,8 +63,4 @@ async def _report(application: Application, run: str, formats: tuple[Format, ...
 
 def _target(output: Path, form: Format, *, alone: bool) -> Path:
     """The file itself, or one in the directory when there are several formats or `output` is a directory."""
-    if alone and not output.is_dir():
-        output.parent.mkdir(parents=True, exist_ok=True)
-        return output
-    output.mkdir(parents=True, exist_ok=True)
-    return output / form.file_name
+    return output if alone and not output.is_dir() else output / form.file_name
