@@ -17,7 +17,11 @@ from tests.architecture.test_imports import ENGINE, HOMES, matches
 #: Processes are started and waited for here; the launcher runs between fork and exec.
 PROCESSES = (f"{ENGINE}/process*.py",)
 #: Waiting for a foreign process in real time, on which no decision of ours depends.
-WAITING = (*PROCESSES, *(f"{ENGINE}/store/{name}.py" for name in ("embedded", "lifeline", "server")))
+WAITING = (
+    *PROCESSES,
+    f"{ENGINE}/scheduling/ray_*.py",
+    *(f"{ENGINE}/store/{name}.py" for name in ("embedded", "lifeline", "server")),
+)
 #: What a user names: an entry point, a command, an agent in `module:attribute`.
 BY_NAME = (f"{ENGINE}/plugins.py", f"{ENGINE}/cli/main.py", "adapters/evalfleet_adapters/entries.py")
 CLOCK = (f"{ENGINE}/clock.py", f"{ENGINE}/testing/fakes.py")
@@ -100,5 +104,5 @@ def test_importing_a_module_prints_nothing_does_nothing_and_pulls_in_nothing_hea
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert done.stdout == "found:{}\n"

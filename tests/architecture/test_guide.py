@@ -22,7 +22,7 @@ CODE = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)+")
 CODE_ROW = re.compile(r"^\| `([A-Z_0-9]+)` \|", re.MULTILINE)
 
 #: Constants that look like an error code and are none: names of variables, files and signals of others.
-NOT_CODES = re.compile(r"EVALFLEET_.*|XDG_.*|RAY_.*|LC_.*|PG_.*|PR_.*|SO_.*|PYTHON.*")
+NOT_CODES = re.compile(r"EVALFLEET_.*|XDG_.*|RAY_.*|LC_.*|PG_.*|PR_.*|SO_.*|PYTHON.*|SC_.*")
 
 
 def fences(language: str) -> Iterator[tuple[Path, str]]:
