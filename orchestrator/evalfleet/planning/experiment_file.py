@@ -203,7 +203,9 @@ class _Check:
 
     def _check_arm(self, name: Any, place: yaml_source.Path, known: set[str]) -> None:
         if isinstance(name, str) and name not in known:
-            self._add("UNKNOWN_ARM", f"no arm is named {name!r}", place, hint=nearest(name, known))
+            hint, at_key = nearest(name, known), place[-1] == name
+            message = f"no arm is named {name!r}"
+            self._problems.append(self._source.problem("UNKNOWN_ARM", message, place, hint=hint, at_key=at_key))
 
     def _add(self, code: str, message: str, path: yaml_source.Path, hint: str | None = None) -> None:
         self._problems.append(self._source.problem(code, message, path, hint=hint))

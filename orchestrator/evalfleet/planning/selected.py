@@ -111,7 +111,7 @@ class Scan:
 
 
 def scan(definitions: Sequence[EvalDefinition], selector: Selector, project: Path, *, allow_empty: bool) -> Scan:
-    """Read every dataset that the selection can reach, once: validate its rows, record it, and order what is selected."""
+    """Read each dataset that the selection can reach, once: check its rows, record it, order what is selected."""
     scanner = _Scanner(selector, project, allow_empty=allow_empty)
     for index, definition in enumerate(definitions):
         scanner.add(index, definition)

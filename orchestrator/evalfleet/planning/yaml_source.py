@@ -151,7 +151,7 @@ class _Reader:
         self.places[path] = Place(node.line, node.column, key.line, key.column)
         self._values += 1
         if id(node) in self._open or self._values > MAX_VALUES:
-            self._refuse(node, "an alias that contains itself, or aliases that multiply without end", path)
+            self._refuse(key, "an alias that contains itself, or aliases that multiply without end", path)
             return None
         if isinstance(node, yaml_nodes.Scalar):
             return self._scalar(node, path)
