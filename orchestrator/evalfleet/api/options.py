@@ -70,5 +70,6 @@ class CaseFilter:
     ordinal: int | None = None
     arm: str | None = None
     prefix: str | None = None
+    tag: str | None = None
     statuses: tuple[CaseStatus, ...] = ()
     limit: int | None = None

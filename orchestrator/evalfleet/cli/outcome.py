@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from evalfleet.api.options import CaseFilter
@@ -26,6 +29,23 @@ async def report_of(run: RunHandle) -> ReportModel:
     """The run's report with its first cases that did not pass."""
     notable: list[CaseView] = [case async for case in run.cases(NOTABLE)]
     return build_report(await run.aggregate(), tuple(notable))
+
+
+@contextmanager
+def telling_how_to_resume(application: Application) -> Generator[Callable[[str], None], None, None]:
+    """Prints a run's id when it is created, and when the run is then interrupted how to go on with it."""
+    known: list[str] = []
+
+    def created(run: str) -> None:
+        known.append(run)
+        application.note(f"run {run}")
+
+    try:
+        yield created
+    except CancelledError:
+        for run in known:
+            application.note(f"run {run} keeps what it settled: orchestrate resume {run} goes on")
+        raise
 
 
 async def conclude(application: Application, run: RunHandle) -> ExitCode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -98,6 +99,7 @@ class FakeRun:
                 which.ordinal in (None, case.ordinal)
                 and which.arm in (None, case.arm)
                 and case.eval_id.startswith(which.prefix or "")
+                and (which.tag is None or which.tag in case.tags)
                 and (not which.statuses or case.status in which.statuses)
             )
             if wanted and (which.limit is None or found < which.limit):
@@ -119,6 +121,7 @@ class FakeApi:
     calls: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
     fail: BaseException | None = None
     reported: Sequence[RunProgress] = ()
+    interrupted: bool = False
 
     def act(self, *call: Any) -> None:
         self.calls.append(call)
@@ -148,6 +151,8 @@ class FakeApi:
         self.act("submit", experiment.name, tuple(prefixes), options)
         if on_created is not None:
             on_created(self.known[0].id)
+        if self.interrupted:
+            raise asyncio.CancelledError
         for progress in self.reported:
             if observer is not None:
                 observer(progress)

@@ -101,6 +101,16 @@ def test_submit_prints_progress_lines_when_nobody_watches(shell: Shell, mixed: F
     ]
 
 
+def test_an_interrupted_submit_says_how_to_go_on(shell: Shell, mixed: FakeRun, experiment: str) -> None:
+    shell.api.interrupted = True
+    assert shell("submit", experiment) == 130
+    assert shell.err.splitlines() == [
+        "run 7f3k2m0q1x",
+        "run 7f3k2m0q1x keeps what it settled: orchestrate resume 7f3k2m0q1x goes on",
+        "error: cancelled",
+    ]
+
+
 def test_submit_json_is_one_document(shell: Shell, mixed: FakeRun, experiment: str) -> None:
     shell.api.reported = [progress(3)]
     assert shell("submit", experiment, "--json") == 1

@@ -27,6 +27,7 @@ class _Chosen:
     arm: str | None
     statuses: tuple[CaseStatus, ...]
     prefix: str | None
+    tag: str | None
     limit: int | None
     number: int | None
     turns: bool
@@ -38,7 +39,7 @@ class _Chosen:
 
     @property
     def which(self) -> CaseFilter:
-        return CaseFilter(arm=self.arm, statuses=self.statuses, prefix=self.prefix, limit=self.limit)
+        return CaseFilter(arm=self.arm, statuses=self.statuses, prefix=self.prefix, tag=self.tag, limit=self.limit)
 
     @property
     def parts(self) -> TranscriptParts:
@@ -59,6 +60,7 @@ class _Chosen:
 @click.option("--arm", help="Only cases of this arm.")
 @options.status_option("--status", "statuses", among=tuple(CaseStatus), help="Only of this status; may be repeated.")
 @click.option("--prefix", help="Only cases whose eval id starts so.")
+@click.option("--tag", help="Only cases with this tag.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many cases.")
 @click.option("--attempt", "number", type=click.IntRange(min=1), help="This attempt, not the one that settles.")
 @click.option("--turns", is_flag=True, help="Only what was said.")

@@ -10,7 +10,7 @@ import click
 from evalfleet.api.options import SubmitOptions
 from evalfleet.cli import options
 from evalfleet.cli.application import Application, pass_application
-from evalfleet.cli.outcome import conclude
+from evalfleet.cli.outcome import conclude, telling_how_to_resume
 from evalfleet.cli.progress import ProgressDisplay
 from evalfleet.reports.exit_code import ExitCode
 from evalfleet.reports.json_report import run_value
@@ -45,10 +45,7 @@ def command(
 async def _submit(
     application: Application, experiment: Path, prefixes: tuple[str, ...], chosen: SubmitOptions
 ) -> ExitCode:
-    def created(run: str) -> None:
-        application.note(f"run {run}")
-
-    with ProgressDisplay(hidden=application.json) as display:
+    with telling_how_to_resume(application) as created, ProgressDisplay(hidden=application.json) as display:
         run = await application.api.submit(experiment, prefixes, chosen, display.update, created)
     async with run:
         if not chosen.detach:
