@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evalfleet.errors import FailureKind
 from evalfleet.model.report import ArmCounts, CaseView
@@ -15,6 +17,7 @@ from evalfleet.reports.json_text import to_json
 from evalfleet.reports.markdown import code, render_markdown, table_code
 from evalfleet.reports.model import ReportModel
 from evalfleet.reports.text import render_text
+from evalfleet.reports.visible import visible_line
 
 HOSTILE = "\x1b[2J`` ` <img src=x onerror=alert(1)> @someone #1 [x](http://y) | ]]>\n# title"
 
@@ -133,6 +136,15 @@ def spans(document: str) -> Iterator[tuple[str, bool]]:
 )
 def test_code_span(text: str, expected: str) -> None:
     assert code(text) == expected
+
+
+@given(st.text(st.sampled_from("`a \n<"), max_size=12).filter(lambda text: text.strip(" ")))
+def test_a_code_span_holds_exactly_its_text(text: str) -> None:
+    before, inside, after = (part for part, _ in spans(f"so {code(text)} it is"))
+    assert (before, after) == ("so ", " it is")
+    # CommonMark takes one space from both ends when there is one at both
+    padded = inside[0] == inside[-1] == " "
+    assert (inside[1:-1] if padded else inside) == visible_line(text)
 
 
 def test_a_bar_cannot_end_a_table_cell(
