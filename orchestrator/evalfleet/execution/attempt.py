@@ -1,16 +1,15 @@
-"""ONE Attempt from planned to sealed: its stages in order, and a watch that no stage can outlive.
+"""ONE Attempt from planned to sealed: its steps in order, and a watch that no step can outlive.
 
-The stages run in one task. When one of them exceeds its limit, or the attempt is cancelled, the task is cancelled;
-when it ignores that for the grace, it is left behind and counted. The stages that are left then run in a new task,
+The steps run in one task. When one of them exceeds its limit, or the attempt is cancelled, the task is cancelled;
+when it ignores that for the grace, it is left behind and counted. The steps that are left then run in a new task,
 so that what was recorded is kept and what was opened is closed, whatever author, agent, adapter or sandbox do.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.execution.blame import blame
@@ -21,6 +20,7 @@ from evalfleet.execution.sandboxes import close_sandbox, open_sandbox
 from evalfleet.execution.seal import seal
 from evalfleet.execution.sessions import close_lines
 from evalfleet.execution.state import AttemptState
+from evalfleet.execution.watch import Watch
 from evalfleet.model.record import AttemptEvidence
 
 __all__ = ["AttemptControl", "AttemptJob", "AttemptServices", "Patience", "Stage", "run_attempt"]
@@ -36,110 +36,139 @@ async def run_attempt(job: AttemptJob, services: AttemptServices, control: Attem
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One step of an attempt: what it does, who is to blame for what escapes from it, its limit in seconds.
+    """One step of an attempt: what it does, and who is to blame, under which code, for what escapes from it.
 
-    A cancellation does not break off `cleanup`.
+    `limit` gives its seconds; None is the attempt's deadline, and such a step is skipped once the attempt has
+    failed. A cancellation does not break off `cleanup`.
     """
 
     name: str
-    act: Callable[[], Awaitable[None]]
+    act: Callable[[Ledger], Awaitable[None]]
     stage: Stage
     kind: FailureKind
-    limit: float | None
+    code: str
+    limit: Callable[[Patience], float] | None = None
     cleanup: bool = False
 
-    @property
-    def live(self) -> bool:
-        """Under the attempt's deadline, and skipped once the attempt has failed."""
-        return self.stage in (Stage.OPENING, Stage.RUNNING)
+
+async def _open_sandbox(ledger: Ledger) -> None:
+    await open_sandbox(ledger.state)
+
+
+async def _settle(ledger: Ledger) -> None:
+    state = ledger.state
+    state.end(state.broken_off or "the attempt ended before the turn did")
+    if state.broken_off is None:
+        await ledger.settle()
+
+
+async def _close_lines(ledger: Ledger) -> None:
+    await close_lines(ledger.state)
+
+
+async def _close_sandbox(ledger: Ledger) -> None:
+    await close_sandbox(ledger.state)
+
+
+def _grace(patience: Patience) -> float:
+    return patience.grace
+
+
+def _cleanup(patience: Patience) -> float:
+    return patience.cleanup
+
+
+#: All that happens to an attempt, in order.
+_STEPS = (
+    _Step("opening the sandbox", _open_sandbox, Stage.OPENING, FailureKind.SANDBOX, "SANDBOX_FAILED"),
+    _Step("the test body", run_body, Stage.RUNNING, FailureKind.AUTHORING, "EVAL_RAISED"),
+    _Step("evaluating the assertions", _settle, Stage.RECORDED, FailureKind.GRADER, "EVALUATION_FAILED", _grace),
+    _Step(
+        "closing the sessions",
+        _close_lines,
+        Stage.RECORDED,
+        FailureKind.ADAPTER,
+        "SESSION_CLOSE_FAILED",
+        _cleanup,
+        cleanup=True,
+    ),
+    _Step(
+        "closing the sandbox",
+        _close_sandbox,
+        Stage.RECORDED,
+        FailureKind.SANDBOX,
+        "SANDBOX_CLOSE_FAILED",
+        _cleanup,
+        cleanup=True,
+    ),
+)
 
 
 class _Attempt:
+    __slots__ = ("_at", "_control", "_ledger", "_patience", "_round", "_state", "_step", "_watch")
+
     def __init__(self, job: AttemptJob, services: AttemptServices, control: AttemptControl) -> None:
-        self._services = services
         self._control = control
+        self._patience = services.patience
         self._state = AttemptState(job, services)
         self._ledger = Ledger(self._state)
-        self._steps = self._plan(services.patience)
+        self._watch = Watch(on_cancelled=self._lane_cancelled)
+        self._at = 0 if job.sandbox is not None else 1
+        self._round = 0
         self._step: _Step | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._wake: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._given_up = False
-
-    def _plan(self, patience: Patience) -> deque[_Step]:
-        """All that happens to an attempt, in order."""
-        state, ledger = self._state, self._ledger
-        body = _Step("the test body", lambda: run_body(ledger), Stage.RUNNING, FailureKind.AUTHORING, None)
-        settling = _Step("evaluating the assertions", self._settle, Stage.RECORDED, FailureKind.GRADER, patience.grace)
-        leaving = _Step(
-            "closing the sessions",
-            lambda: close_lines(state),
-            Stage.RECORDED,
-            FailureKind.ADAPTER,
-            patience.cleanup,
-            cleanup=True,
-        )
-        if state.job.sandbox is None:
-            return deque((body, settling, leaving))
-        opening = _Step("opening the sandbox", lambda: open_sandbox(state), Stage.OPENING, FailureKind.SANDBOX, None)
-        closing = replace(
-            leaving, name="closing the sandbox", act=lambda: close_sandbox(state), kind=FailureKind.SANDBOX
-        )
-        return deque((opening, body, settling, leaving, closing))
 
     async def run(self) -> AttemptEvidence:
-        state, control = self._state, self._control
-        control.started_at = self._services.clock.wall()
-        began = self._services.clock.monotonic()
+        state, control, clock = self._state, self._control, self._state.services.clock
+        control.started_at = clock.wall()
+        began = clock.monotonic()
         limit = state.job.attempt_timeout
-        if limit is not None:
-            state.deadline_at = began + limit
+        state.deadline_at = None if limit is None else began + limit
         state.on_stuck = self._stuck
         control.listen(self._cancelled)
         if control.reason is not None:
             self._cancelled()
-        lane_cancelled = False
-        while self._steps:
-            lane_cancelled = await self._watch() or lane_cancelled
+        while self._at < len(_STEPS):
+            self._round += 1
+            self._read_end(await self._watch.run(self._drive(self._round)))
+        self._watch.stop()
         control.listen(None)
         control.stage = Stage.SEALED
-        evidence = seal(self._ledger, control, self._services.clock.monotonic() - began)
-        if lane_cancelled:
+        evidence = seal(self._ledger, control, clock.monotonic() - began)
+        if self._watch.cancelled:
             raise asyncio.CancelledError
         return evidence
 
-    # --- the stages, in one task ------------------------------------------------------------------------------
-
-    async def _drive(self) -> None:
-        me = asyncio.current_task()
-        while self._steps and self._task is me:  # a task that was given up does not go on
-            step = self._steps.popleft()  # before it runs: no stage runs twice
-            if step.live and (self._state.failure is not None or self._state.broken_off is not None):
-                continue
-            self._enter(step)
+    async def _drive(self, round_: int) -> None:
+        state, control, watch, patience = self._state, self._control, self._watch, self._patience
+        while self._at < len(_STEPS) and self._round == round_:  # a task that was given up does not go on
+            step = _STEPS[self._at]
+            self._at += 1  # before it runs: no step runs twice
+            if step.limit is None:
+                if state.failure is not None or state.broken_off is not None:
+                    continue
+                watch.arm(state.remaining(), self._expired)
+            else:
+                watch.arm(step.limit(patience), self._expired)
+            self._step = step
+            control.stage = step.stage
             try:
-                await step.act()
+                await step.act(self._ledger)
             except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
                 raise
-            except BaseException as error:  # noqa: BLE001 - the border of a stage: attributed here, once
-                self._fail(step, blame(error, step.kind, f"{step.kind.upper()}_FAILED"), error)
+            except BaseException as error:  # noqa: BLE001 - the border of a step: attributed here, once
+                self._fail(step, blame(error, step.kind, step.code), error)
 
-    def _enter(self, step: _Step) -> None:
-        self._step = step
-        self._control.stage = step.stage
-        limit = self._state.remaining() if step.live else step.limit
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if limit is not None:
-            self._timer = asyncio.get_running_loop().call_later(limit, self._expired)
-
-    async def _settle(self) -> None:
-        state = self._state
-        state.end(state.broken_off or "the attempt ended before the turn did")
-        if state.broken_off is None:
-            await self._ledger.settle()
+    def _read_end(self, task: asyncio.Task[None]) -> None:
+        """How the task of the steps ended, when not by doing them all."""
+        step = self._step
+        if not task.done():
+            self._state.services.threads.abandon(task)
+        elif task.cancelled():
+            if step is not None and self._state.broken_off is None:
+                self._fail(step, AttemptFailure(step.kind, step.code, f"{step.name} was cancelled from within"))
+        elif (error := task.exception()) is not None:
+            kind = step.kind if step is not None and isinstance(error, GeneratorExit) else FailureKind.INFRASTRUCTURE
+            self._state.fail(blame(error, kind, "EXECUTION_FAILED"), error)
 
     def _fail(self, step: _Step, failure: AttemptFailure, cause: BaseException | None = None) -> None:
         if step.cleanup:
@@ -147,87 +176,35 @@ class _Attempt:
         else:
             self._state.fail(failure, cause)
 
-    # --- the watch over them ----------------------------------------------------------------------------------
-
-    async def _watch(self) -> bool:
-        """Run the stages that are left until they end or are given up; True when our own task was cancelled."""
-        self._given_up = False
-        task = self._task = asyncio.get_running_loop().create_task(self._drive())
-        task.add_done_callback(self._done)
-        lane_cancelled = False
-        while not (task.done() or self._given_up):
-            self._wake = asyncio.get_running_loop().create_future()
-            try:
-                await self._wake
-            except asyncio.CancelledError:
-                lane_cancelled = True
-                self._control.cancel("the worker is stopping")
-        if self._timer is not None:
-            self._timer.cancel()
-        if task.done():
-            self._read_end(task)
-        else:
-            self._services.threads.abandon(task)
-        return lane_cancelled
-
-    def _read_end(self, task: asyncio.Task[None]) -> None:
-        """How the task of the stages ended, when not by doing them all."""
-        step = self._step
-        if task.cancelled():
-            if step is not None and self._steps and self._state.broken_off is None and self._state.failure is None:
-                self._fail(
-                    step, AttemptFailure(step.kind, "STAGE_CANCELLED", f"{step.stage} was cancelled from within")
-                )
-            return
-        error = task.exception()
-        if error is not None:
-            kind = step.kind if step is not None and isinstance(error, GeneratorExit) else FailureKind.INFRASTRUCTURE
-            self._state.fail(blame(error, kind, "EXECUTION_FAILED"), error)
-
-    def _done(self, _: asyncio.Task[None]) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+    # --- what breaks a step off -------------------------------------------------------------------------------
 
     def _expired(self) -> None:
-        """The stage under way took too long."""
+        """The step under way took too long."""
         step = self._step
         if step is None:
             return
-        if step.live:
-            limit = self._state.job.attempt_timeout or 0.0
-            message = f"the attempt took longer than {limit:g} s"
+        if step.limit is None:
+            message = f"the attempt took longer than {self._state.job.attempt_timeout:g} s"
             self._break_off(AttemptFailure(FailureKind.DEADLINE, "ATTEMPT_TIMEOUT", message))
         else:
-            message = f"{step.name} took longer than {step.limit:g} s"
-            self._fail(step, AttemptFailure(step.kind, f"{step.kind.upper()}_TIMEOUT", message))
-            self._interrupt()
+            message = f"{step.name} took longer than {step.limit(self._patience):g} s"
+            self._fail(step, AttemptFailure(step.kind, step.code, message))
+            self._watch.interrupt(self._patience.grace)
 
     def _cancelled(self) -> None:
         """The worker cancelled the attempt; cleaning up goes on all the same."""
-        if self._step is not None and self._step.cleanup:
-            return
-        self._break_off(AttemptFailure(FailureKind.CANCELLED, "CANCELLED", self._control.reason or "cancelled"))
+        if self._step is None or not self._step.cleanup:
+            self._break_off(AttemptFailure(FailureKind.CANCELLED, "CANCELLED", self._control.reason or "cancelled"))
+
+    def _lane_cancelled(self) -> None:
+        self._control.cancel("the worker is stopping")
 
     def _stuck(self, failure: AttemptFailure) -> None:
         """A send ignored the cancellation at its own deadline: nothing more is to be had from this body."""
         self._break_off(failure)
-        self._give_up()
+        self._watch.give_up()
 
     def _break_off(self, failure: AttemptFailure) -> None:
         self._state.fail(failure)
         self._state.break_off(f"{failure.code}: {failure}")
-        self._interrupt()
-
-    def _interrupt(self) -> None:
-        """Cancel the stages' task; what ignores that for the grace is given up."""
-        if self._task is None or self._task.done():
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(self._services.patience.grace, self._give_up)
-        self._task.cancel()
-
-    def _give_up(self) -> None:
-        self._given_up = True
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+        self._watch.interrupt(self._patience.grace)

@@ -84,7 +84,7 @@ class Configurable:
         state.check_open("or_stop()")
         if entry.measures and entry.gate_min is None and entry.at_least is None:
             raise self._refused("or_stop() of a measurement needs a threshold: gate(min) or at_least(min)")
-        await self._ledger.settle(entry)
+        await self._ledger.settle_to(entry)
         state.check_open("or_stop()")
         if self._ledger.holds(entry) is not True:
             raise state.latch(BodyStopped())

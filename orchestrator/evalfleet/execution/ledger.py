@@ -90,7 +90,7 @@ class Ledger:
         self.state = state
         self.entries: list[Entry] = []
         self._settled = 0
-        self._settling = asyncio.Lock()
+        self._settling: asyncio.Lock | None = None
 
     def register(self, name: str, criterion: Criterion, subject: Any) -> Entry:
         """Add an assertion that an author wrote three calls further out. Raises AuthoringError after the end."""
@@ -121,14 +121,26 @@ class Ledger:
             raise self.state.latch(BodyStopped())
         return found[0]
 
-    async def settle(self, last: Entry | None = None) -> None:
-        """Evaluate what is not yet evaluated, in source order, up to and including `last` (all without one)."""
+    async def settle(self) -> None:
+        """Evaluate what is not yet evaluated, in source order."""
+        if self._settling is None:
+            await self._settle(None)
+        else:
+            async with self._settling:
+                await self._settle(None)
+
+    async def settle_to(self, last: Entry) -> None:
+        """Evaluate `last`, after all that were registered before it; one caller at a time."""
+        self._settling = self._settling or asyncio.Lock()
         async with self._settling:
-            while self._settled < len(self.entries) and (last is None or last.outcome is None):
-                entry = self.entries[self._settled]
-                if entry.outcome is None:
-                    entry.outcome = await self._evaluate(entry)
-                self._settled += 1
+            await self._settle(last)
+
+    async def _settle(self, last: Entry | None) -> None:
+        while self._settled < len(self.entries) and (last is None or last.outcome is None):
+            entry = self.entries[self._settled]
+            if entry.outcome is None:
+                entry.outcome = await self._evaluate(entry)
+            self._settled += 1
 
     def rows(self) -> tuple[AssertionRow, ...]:
         """The settled assertions as they are recorded. What was never evaluated is unavailable."""

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from evalfleet.errors import AttemptFailure, AuthoringError, FailureKind, SendFailure, boundary
+from evalfleet.errors import AttemptFailure, AuthoringError, FailureKind, SendFailure
 from evalfleet.execution.adapter_context import LineContext
 from evalfleet.execution.blame import blame
 from evalfleet.execution.redact import safe
@@ -33,6 +33,7 @@ class _Flight:
     started_at: float
     began: float
     task: asyncio.Task[Any] | None
+    cancels: int
 
 
 class SessionLine:
@@ -80,16 +81,17 @@ class SessionLine:
         if self._failure is not None:
             raise AttemptFailure(self._failure.kind, self._failure.code, str(self._failure))
         clock = self._state.services.clock
-        flight = _Flight(self._state.next_sequence(), given, clock.wall(), clock.monotonic(), asyncio.current_task())
+        task = asyncio.current_task()
+        cancels = 0 if task is None else task.cancelling()
+        flight = _Flight(self._state.next_sequence(), given, clock.wall(), clock.monotonic(), task, cancels)
         self._flight = flight
         watch = self._watch(flight)
-        tasks_cancels = _cancels()
         try:
             turn = await self._exchange(given)
             if watch is not None and watch.expired:
                 raise asyncio.CancelledError  # the adapter swallowed it and answered too late
         except BaseException as error:
-            self._land_failed(flight, error, watch, tasks_cancels)
+            self._land_failed(flight, error, watch)
             raise
         finally:
             if watch is not None:
@@ -130,7 +132,7 @@ class SessionLine:
             return None
         self._context.turn_ends_at = flight.began + seconds
         failure = AttemptFailure(FailureKind.DEADLINE, "TURN_TIMEOUT", f"the turn took longer than {seconds:g} s")
-        return _TurnWatch(seconds, failure, self._state)
+        return _TurnWatch(seconds, failure, flight, self._state)
 
     def _land(self, flight: _Flight, turn: Turn) -> TurnRecord:
         if self._flight is not flight:
@@ -143,7 +145,7 @@ class SessionLine:
                     self._state.note(f"turn {flight.sequence}: an upgrade of {channel} coverage was clamped")
         return self._record(flight, turn, coverage, None)
 
-    def _land_failed(self, flight: _Flight, error: BaseException, watch: _TurnWatch | None, cancels: int) -> None:
+    def _land_failed(self, flight: _Flight, error: BaseException, watch: _TurnWatch | None) -> None:
         """Record the failed send, and raise what it means when that is not `error` itself."""
         if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
             return
@@ -151,7 +153,7 @@ class SessionLine:
             if isinstance(error, asyncio.CancelledError):
                 return
             raise AttemptEnded from None
-        failure = self._meaning(error, watch, cancels)
+        failure = self._meaning(flight, error, watch)
         self._failure = failure or AttemptFailure(
             FailureKind.AUTHORING, "SEND_CANCELLED", "a send of this session was cancelled; it can not go on"
         )
@@ -167,14 +169,14 @@ class SessionLine:
         if failure is not error:
             raise failure from error
 
-    def _meaning(self, error: BaseException, watch: _TurnWatch | None, cancels: int) -> AttemptFailure | None:
+    def _meaning(self, flight: _Flight, error: BaseException, watch: _TurnWatch | None) -> AttemptFailure | None:
         """What `error` says about the attempt; None when the send was only broken off from outside."""
         if isinstance(error, BodyEnd) or self._state.broken_off is not None:
             return None
         if isinstance(error, asyncio.CancelledError):
             if watch is not None and watch.absorbs():
                 return watch.failure
-            if _cancels() > cancels:
+            if flight.task is not None and flight.task.cancelling() > flight.cancels:
                 return None
             return AttemptFailure(FailureKind.ADAPTER, "ADAPTER_CANCELLED", "the adapter cancelled its own send")
         return blame(error, FailureKind.ADAPTER, "ADAPTER_RAISED")
@@ -205,32 +207,31 @@ class SessionLine:
 
 async def close_lines(state: AttemptState) -> None:
     """Close the sessions of all lines, each whatever becomes of the others. Raises the first failure."""
-    with boundary(FailureKind.ADAPTER, "SESSION_CLOSE_FAILED"):
-        if len(state.lines) == 1:
-            await state.lines[0].close()
-            return
-        ends = await asyncio.gather(*(line.close() for line in state.lines), return_exceptions=True)
-        for end in ends:
-            if end is not None:
-                raise end
+    if len(state.lines) == 1:
+        await state.lines[0].close()
+        return
+    ends = await asyncio.gather(*(line.close() for line in state.lines), return_exceptions=True)
+    for end in ends:
+        if end is not None:
+            raise end
 
 
 class _TurnWatch:
     """Cancels a send at the turn's deadline, and gives the whole attempt up when it ignores that."""
 
-    __slots__ = ("_cancels", "_handle", "_state", "_task", "expired", "failure")
+    __slots__ = ("_flight", "_handle", "_state", "expired", "failure")
 
-    def __init__(self, seconds: float, failure: AttemptFailure, state: AttemptState) -> None:
+    def __init__(self, seconds: float, failure: AttemptFailure, flight: _Flight, state: AttemptState) -> None:
         self.expired = False
         self.failure = failure
+        self._flight = flight
         self._state = state
-        self._task = asyncio.current_task()
-        self._cancels = _cancels()
         self._handle = asyncio.get_running_loop().call_later(seconds, self._expire)
 
     def absorbs(self) -> bool:
         """Take the deadline's own cancellation back; False when the task was also cancelled by somebody else."""
-        return self.expired and self._task is not None and self._task.uncancel() <= self._cancels
+        task = self._flight.task
+        return self.expired and task is not None and task.uncancel() <= self._flight.cancels
 
     def stop(self) -> None:
         self._handle.cancel()
@@ -239,8 +240,8 @@ class _TurnWatch:
         self.expired = True
         grace = self._state.services.patience.grace
         self._handle = asyncio.get_running_loop().call_later(grace, self._give_up)
-        if self._task is not None:
-            self._task.cancel()
+        if self._flight.task is not None:
+            self._flight.task.cancel()
 
     def _give_up(self) -> None:
         if self._state.on_stuck is not None:
@@ -262,8 +263,3 @@ def _salvaged(partial: object) -> Turn | None:
     except SendFailure:
         return None
     return Turn(status=TurnStatus.FAILED, events=turn.all_events(), usage=turn.usage)
-
-
-def _cancels() -> int:
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()

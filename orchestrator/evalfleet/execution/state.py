@@ -121,7 +121,10 @@ class AttemptState:
         self.broken_off = self.broken_off or reason
 
     def seal(self) -> None:
+        """Nothing changes any more. Lets go of the lines, so that no cycle keeps the evidence in memory."""
         self._closed = self._sealed = True
+        self.lines = []
+        self.on_stuck = None
 
     # --- facts ------------------------------------------------------------------------------------------------
 
