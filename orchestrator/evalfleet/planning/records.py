@@ -100,7 +100,7 @@ class _Jsonl:
 
     def _record(self, raw: bytes, position: int, line: int) -> Record | Problem:
         text = _decode(raw, self._path, line, position, self._encoding)
-        return text if isinstance(text, Problem) else _json_record(text, self._path, position, line)
+        return text if isinstance(text, Problem) else _json_record(text.rstrip("\r\n"), self._path, position, line)
 
 
 class _Csv:
@@ -185,7 +185,7 @@ def _json_record(text: str, path: Path, position: int, line: int) -> Record | Pr
     except DuplicateKey as error:
         return Problem("DUPLICATE_KEY", str(error), str(path), line)
     except json.JSONDecodeError as error:
-        return Problem("INVALID_JSON", f"not valid JSON: {error.msg}", str(path), line + error.lineno - 1, error.colno)
+        return Problem("INVALID_JSON", f"not valid JSON: {error.msg}", str(path), line, error.colno)
     except (RecursionError, ValueError) as error:
         return Problem("INVALID_JSON", f"not readable JSON: {_reason(error)}", str(path), line)
     return _as_record(value, path, position, line)
