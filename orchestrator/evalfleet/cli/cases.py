@@ -21,9 +21,7 @@ async def find_case(run: RunHandle, reference: str, which: CaseFilter) -> CaseVi
     if reference.isdecimal():
         found = [case async for case in run.cases(CaseFilter(ordinal=int(reference)))]
     else:
-        limited = replace(which, prefix=reference, limit=10 * NAMED_CANDIDATES)
-        found = [case async for case in run.cases(limited)]
-        found = [case for case in found if case.eval_id == reference] or found
+        found = await _matching(run, reference, which)
     if len(found) == 1:
         return found[0]
     if not found:
@@ -31,3 +29,14 @@ async def find_case(run: RunHandle, reference: str, which: CaseFilter) -> CaseVi
     named = ", ".join(f"{each.ordinal} ({each.arm} {case_name(each)})" for each in found[:NAMED_CANDIDATES])
     more = ", …" if len(found) > NAMED_CANDIDATES else ""
     raise ConfigurationError(f"{reference!r} fits several cases: give the number of one: {named}{more}")
+
+
+async def _matching(run: RunHandle, reference: str, which: CaseFilter) -> list[CaseView]:
+    """Cases of exactly this eval, else of those whose ids start so; no more than it takes to tell one from several."""
+    exact: list[CaseView] = []
+    longer: list[CaseView] = []
+    async for case in run.cases(replace(which, prefix=reference)):
+        found = exact if case.eval_id == reference else longer
+        if len(found) <= NAMED_CANDIDATES:
+            found.append(case)
+    return exact or longer

@@ -249,6 +249,13 @@ def test_show_an_ambiguous_case_names_the_candidates(shell: Shell, mixed: FakeRu
     )
 
 
+def test_an_exact_id_is_found_behind_any_number_that_start_so(shell: Shell, with_run: AddRun) -> None:
+    longer = [case(n, eval_id=f"sql/1{n:03}") for n in range(100)]
+    with_run(FakeRun([*longer, case(100, eval_id="sql/1")], {100: detail(100, "found")}))
+    assert shell("show", "7f3", "sql/1") == 0
+    assert "assistant found" in shell.out
+
+
 def test_show_an_unknown_case_says_where_to_look(shell: Shell, mixed: FakeRun) -> None:
     assert shell("show", "7f3", "99") == 2
     assert shell.err == "error: run 7f3k2m0q1x has no case '99' (orchestrate show 7f3k2m0q1x lists them)\n"
