@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from evalfleet.assertions.answers import bounded, counted, in_order, positive, shown
+from evalfleet.assertions.arguments import require_limit, require_match, require_order
 from evalfleet.assertions.covered import unwrap
 from evalfleet.assertions.evidence import NOT_STARTED, Occurrence, ScopeEvidence, coverage_reason, gap, occurrences
 from evalfleet.assertions.match import Match, decided, evaluate_now, kleene_or, require_boolean
 from evalfleet.assertions.snapshot import snapshot
 from evalfleet.assertions.texts import includes
-from evalfleet.assertions.tools import NEVER, EventMatch, Quantified, Quantifier, ToolMatch
-from evalfleet.errors import AuthoringError
+from evalfleet.assertions.tools import NEVER, EventMatch, OperationMatch, Quantifier
 from evalfleet.model.assertion import AssertionResult, Result
 from evalfleet.model.coverage import Channel
 from evalfleet.model.events import OperationFinished, OperationKind, OperationStatus
@@ -93,10 +93,10 @@ class CalledTool:
     """Operations that match occur as often as the match says; at least once when it says nothing."""
 
     channel: ClassVar[Channel] = Channel.ACTIONS
-    match: ToolMatch
+    match: OperationMatch
 
     def __post_init__(self) -> None:
-        _require(self.match, ToolMatch, "called_tool")
+        require_match(self.match, OperationMatch, "called_tool")
 
     def describe(self) -> Any:
         return {"criterion": "called_tool", "tool": self.match.describe()}
@@ -110,10 +110,10 @@ class NotCalledTool:
     """No operation matches."""
 
     channel: ClassVar[Channel] = Channel.ACTIONS
-    match: ToolMatch
+    match: OperationMatch
 
     def __post_init__(self) -> None:
-        _require(self.match, ToolMatch, "not_called_tool", counted=False)
+        require_match(self.match, OperationMatch, "not_called_tool", counted=False)
 
     def describe(self) -> Any:
         return {"criterion": "not_called_tool", "tool": self.match.describe()}
@@ -127,10 +127,10 @@ class ToolOrder:
     """Distinct operations match in this order; others may stand between them."""
 
     channel: ClassVar[Channel] = Channel.ACTIONS
-    matches: tuple[ToolMatch, ...]
+    matches: tuple[OperationMatch, ...]
 
     def __post_init__(self) -> None:
-        _require_order(self.matches, ToolMatch, "tool_order")
+        require_order(self.matches, OperationMatch, "tool_order")
 
     def describe(self) -> Any:
         return {"criterion": "tool_order", "tools": [match.describe() for match in self.matches]}
@@ -163,7 +163,7 @@ class MaxToolCalls:
     limit: int
 
     def __post_init__(self) -> None:
-        _require_limit(self.limit, "max_tool_calls", whole=True)
+        require_limit(self.limit, "max_tool_calls", whole=True)
 
     def describe(self) -> Any:
         return {"criterion": "max_tool_calls", "limit": self.limit}
@@ -195,7 +195,7 @@ class EventOccurs:
     match: EventMatch
 
     def __post_init__(self) -> None:
-        _require(self.match, EventMatch, "event")
+        require_match(self.match, EventMatch, "event")
 
     def describe(self) -> Any:
         return {"criterion": "event", "event": self.match.describe()}
@@ -212,7 +212,7 @@ class NotEvent:
     match: EventMatch
 
     def __post_init__(self) -> None:
-        _require(self.match, EventMatch, "not_event", counted=False)
+        require_match(self.match, EventMatch, "not_event", counted=False)
 
     def describe(self) -> Any:
         return {"criterion": "not_event", "event": self.match.describe()}
@@ -229,7 +229,7 @@ class EventOrder:
     matches: tuple[EventMatch, ...]
 
     def __post_init__(self) -> None:
-        _require_order(self.matches, EventMatch, "event_order")
+        require_order(self.matches, EventMatch, "event_order")
 
     def describe(self) -> Any:
         return {"criterion": "event_order", "events": [match.describe() for match in self.matches]}
@@ -248,7 +248,7 @@ class MaxTokens:
     limit: int
 
     def __post_init__(self) -> None:
-        _require_limit(self.limit, "max_tokens", whole=True)
+        require_limit(self.limit, "max_tokens", whole=True)
 
     def describe(self) -> Any:
         return {"criterion": "max_tokens", "limit": self.limit}
@@ -276,7 +276,7 @@ class MaxCost:
     costs: tuple[float | None, ...]
 
     def __post_init__(self) -> None:
-        _require_limit(self.limit, "max_cost", whole=False)
+        require_limit(self.limit, "max_cost", whole=False)
 
     def describe(self) -> Any:
         return {"criterion": "max_cost", "limit": self.limit}
@@ -340,7 +340,7 @@ def _operations(scope: ScopeEvidence) -> tuple[tuple[Occurrence, ...], str | Non
     return found, reason
 
 
-def _count_operations(scope: ScopeEvidence, match: ToolMatch, wanted: Quantifier) -> AssertionResult:
+def _count_operations(scope: ScopeEvidence, match: OperationMatch, wanted: Quantifier) -> AssertionResult:
     found, reason = _operations(scope)
     unpaired = gap(scope, Channel.ACTIONS)
     candidates = [match.candidate(each, unpaired) for each in found]
@@ -361,33 +361,3 @@ def _bound_tools(scope: ScopeEvidence, limit: int) -> AssertionResult:
 
 def _status_seen(scope: ScopeEvidence) -> dict[str, Any]:
     return {"status": scope.status, "pending_requests": scope.pending_requests}
-
-
-# --- what authors may write -----------------------------------------------------------------------------------------
-
-
-def _require(match: Any, kind: type[Quantified], place: str, *, counted: bool = True) -> None:
-    if not isinstance(match, kind):
-        raise AuthoringError(f"{place} takes a {_factory(kind)}(...), not {type(match).__name__}")
-    if not counted and match.quantifier is not None:
-        raise AuthoringError(f"{place} takes no count: it means never")
-
-
-def _require_order(matches: Any, kind: type[Quantified], place: str) -> None:
-    if not isinstance(matches, tuple) or len(matches) < 2:  # pyright: ignore[reportUnknownArgumentType]
-        raise AuthoringError(f"{place} needs at least two matches in a tuple")
-    for match in matches:  # pyright: ignore[reportUnknownVariableType]
-        _require(match, kind, place)
-        if match.quantifier is not None:  # pyright: ignore[reportUnknownMemberType]
-            raise AuthoringError(f"{place} takes no counts")
-
-
-def _require_limit(limit: Any, place: str, *, whole: bool) -> None:
-    if isinstance(limit, bool) or not isinstance(limit, int if whole else (int, float)):
-        raise AuthoringError(f"{place} needs a {'whole ' if whole else ''}number, not {limit!r}")
-    if not 0 <= limit < math.inf:
-        raise AuthoringError(f"{place} needs a finite number of at least 0, not {limit!r}")
-
-
-def _factory(kind: type[Quantified]) -> str:
-    return "tool_match" if kind is ToolMatch else "event_match"

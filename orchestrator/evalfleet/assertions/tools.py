@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from evalfleet.assertions.evidence import Occurrence
 from evalfleet.assertions.json_match import as_match
@@ -56,6 +57,7 @@ class Candidate:
     evaluations: tuple[AssertionResult, ...] = ()
 
 
+MATCH = Candidate(Result.MATCHED)
 MISMATCH = Candidate(Result.MISMATCHED)
 
 
@@ -63,6 +65,7 @@ MISMATCH = Candidate(Result.MISMATCHED)
 class Quantified:
     """A match that can be told how often it must occur; at least once when it is not told."""
 
+    written: ClassVar[str]
     quantifier: Quantifier | None = None
 
     @property
@@ -93,7 +96,22 @@ class Quantified:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolMatch(Quantified):
+class OperationMatch(Quantified, ABC):
+    """What `called_tool` and its kin take."""
+
+    written: ClassVar[str] = "tool_match(...), subagent_match(...) or command_match(...)"
+
+    @abstractmethod
+    def describe(self) -> Any:
+        """The criterion as a JSON value."""
+
+    @abstractmethod
+    def candidate(self, found: Occurrence, gap: str | None) -> Candidate:
+        """What `found` says, where `gap` is why its finish may have been lost (None: nothing was lost)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolMatch(OperationMatch):
     """Conditions on one and the same operation. `name` is compared with the raw name and the canonical class."""
 
     name: str | Match | None = None
@@ -114,16 +132,13 @@ class ToolMatch(Quantified):
         return {**told, "count": self.wanted.describe()}
 
     def candidate(self, found: Occurrence, gap: str | None) -> Candidate:
-        """What `found` says, where `gap` is why its finish may have been lost (None: nothing was lost).
-
-        Conditions on input and output are evaluated only for operations of that name and status.
-        """
+        # conditions on input and output are evaluated only for operations of that name and status
         if found.kind is not self.kind:
             return MISMATCH
         named = self._named(found)
         if named.result is not Result.MATCHED:
             return named
-        status = self._status(found, gap)
+        status = status_candidate(self.status, found, gap)
         if status.result is Result.MISMATCHED:
             return MISMATCH
         conditions = (
@@ -131,21 +146,23 @@ class ToolMatch(Quantified):
             _material(self.input, found.input, "evidence:operation-input-missing"),
             _material(self.output, found.output, "evidence:operation-output-missing"),
         )
-        return _conjunction(conditions)
+        return conjunction(conditions)
 
     def _named(self, found: Occurrence) -> Candidate:
         if self.name is None:
-            return Candidate(Result.MATCHED)
+            return MATCH
         if isinstance(self.name, str):
-            return Candidate(Result.MATCHED) if self.name in (found.name, found.tool) else MISMATCH
+            return MATCH if self.name in (found.name, found.tool) else MISMATCH
         return _material(self.name, found.name, "")
 
-    def _status(self, found: Occurrence, gap: str | None) -> Candidate:
-        if self.status is None:
-            return Candidate(Result.MATCHED)
-        if found.status is OperationStatus.PENDING and gap is not None:
-            return Candidate(Result.UNAVAILABLE, gap)
-        return Candidate(Result.MATCHED) if found.status is self.status else MISMATCH
+
+def status_candidate(wanted: OperationStatus | None, found: Occurrence, gap: str | None) -> Candidate:
+    """The condition on a status: pending is not known where a finish may have been lost."""
+    if wanted is None:
+        return MATCH
+    if found.status is OperationStatus.PENDING and gap is not None:
+        return Candidate(Result.UNAVAILABLE, gap)
+    return MATCH if found.status is wanted else MISMATCH
 
 
 def tool_match(
@@ -182,12 +199,13 @@ def _operation_match(kind: OperationKind, name: Any, input: Any, output: Any, st
         name=name,
         input=None if input is None else as_match(input, f"{place} input"),
         output=None if output is None else as_match(output, f"{place} output"),
-        status=_operation_status(status, place),
+        status=operation_status(status, place),
         kind=kind,
     )
 
 
-def _operation_status(status: Any, place: str) -> OperationStatus | None:
+def operation_status(status: Any, place: str) -> OperationStatus | None:
+    """A status as authors write it. Raises AuthoringError naming those there are."""
     if status is None:
         return None
     if status in tuple(OperationStatus):
@@ -199,6 +217,7 @@ def _operation_status(status: Any, place: str) -> OperationStatus | None:
 class EventMatch(Quantified):
     """Conditions on the fields of one event of one type."""
 
+    written: ClassVar[str] = "event_match(...)"
     type: str
     fields: tuple[tuple[str, Match], ...] = ()
 
@@ -211,7 +230,7 @@ class EventMatch(Quantified):
         if event.type != self.type:
             return MISMATCH
         reason = f"evidence:{self.type}-field-missing"
-        return _conjunction([_material(match, _field(event, name), reason) for name, match in self.fields])
+        return conjunction([_material(match, _field(event, name), reason) for name, match in self.fields])
 
 
 def event_match(type: str, **fields_: Any) -> EventMatch:
@@ -239,14 +258,15 @@ def _field(event: Event, name: str) -> Any:
 def _material(match: Match | None, value: Any, missing: str) -> Candidate:
     """A condition on what was reported: unavailable for what nobody reported."""
     if match is None:
-        return Candidate(Result.MATCHED)
+        return MATCH
     if value is MISSING:
         return Candidate(Result.UNAVAILABLE, missing)
     outcome = evaluate_now(match, value)
     return Candidate(outcome.result, outcome.reason, (outcome,))
 
 
-def _conjunction(conditions: Sequence[Candidate]) -> Candidate:
+def conjunction(conditions: Sequence[Candidate]) -> Candidate:
+    """All conditions together, by Kleene."""
     result = kleene_and(condition.result for condition in conditions)
     reason = next((condition.reason for condition in conditions if condition.result is result), None)
     kept = tuple(outcome for condition in conditions for outcome in condition.evaluations)
@@ -290,13 +310,13 @@ def ordered(rows: Sequence[Sequence[Result]], allowed: frozenset[Result]) -> boo
     return True
 
 
-def as_tool_match(value: Any, place: str) -> ToolMatch:
+def as_tool_match(value: Any, place: str) -> OperationMatch:
     """A tool match as it is, or the one that a tool's name means."""
     if isinstance(value, str):
         return tool_match(value)
-    if isinstance(value, ToolMatch):
+    if isinstance(value, OperationMatch):
         return value
-    raise AuthoringError(f"{place} takes a tool's name or tool_match(...), not {type(value).__name__}")
+    raise AuthoringError(f"{place} takes a tool's name or {OperationMatch.written}, not {type(value).__name__}")
 
 
 def as_event_match(value: Any, place: str) -> EventMatch:

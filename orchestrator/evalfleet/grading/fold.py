@@ -24,8 +24,16 @@ ASSERTION_UNAVAILABLE = "ASSERTION_UNAVAILABLE"
 ASSERTION_ERRORED = "ASSERTION_ERRORED"
 
 _KNOWN = (Result.MATCHED, Result.MISMATCHED)
-_JUDGE = "judge"
-_EVALUATOR = "evaluator"
+
+#: How reasons begin, and whom they blame.
+_BLAMED = (
+    ("judge", FailureKind.JUDGE),
+    ("evaluator", FailureKind.GRADER),
+    ("not-recorded", FailureKind.GRADER),
+    ("not-evaluated", FailureKind.GRADER),
+    ("diff", FailureKind.SANDBOX),
+    ("sandbox", FailureKind.SANDBOX),
+)
 
 
 class RowJudgement(NamedTuple):
@@ -142,25 +150,23 @@ def _authoring_fault(style: Style, row: AssertionRow) -> _Blame | None:
 def _row_fault(style: Style, row: AssertionRow, judgement: RowJudgement) -> _Blame | None:
     """Whether a row without an answer keeps the attempt from one.
 
-    In a score eval a record-only row that is unavailable does not; one that broke does, as broken code must show.
+    In a score eval one that neither scores nor gates does not: what is only recorded can't decide.
     """
     result = row.outcome.result if _is_formed(row.outcome) else Result.ERRORED
     if result in _KNOWN or row.policy.optional:
         return None
+    if style is Style.SCORE and not judgement.gate and row.policy.points is None:
+        return None
     if result is Result.ERRORED:
         reason = row.outcome.reason or "evaluator-error:measurement-out-of-range"
         return _Blame(_blamed(reason, FailureKind.GRADER), ASSERTION_ERRORED, f"{_title(row)}: {reason}")
-    if style is Style.SCORE and not judgement.gate and row.policy.points is None:
-        return None
-    reason = row.outcome.reason or "unavailable"
+    reason = row.outcome.reason or "coverage:unknown"
     return _Blame(_blamed(reason, FailureKind.ADAPTER), ASSERTION_UNAVAILABLE, f"{_title(row)}: {reason}")
 
 
 def _blamed(reason: str, otherwise: FailureKind) -> FailureKind:
-    """Who a reason blames: a judge, an evaluator, else whoever should have brought the evidence."""
-    if reason.startswith(_JUDGE):
-        return FailureKind.JUDGE
-    return FailureKind.GRADER if reason.startswith(_EVALUATOR) else otherwise
+    """Who a reason blames by how it begins; evidence that is missing is its bringer's fault."""
+    return next((kind for beginning, kind in _BLAMED if reason.startswith(beginning)), otherwise)
 
 
 def _score(judged: Iterable[_Judged], *, cut_short: bool) -> Score | None:

@@ -224,7 +224,7 @@ def test_a_count_is_told_once() -> None:
         (lambda: event_match("message", rolle="user"), "no field 'rolle'"),
         (lambda: NotCalledTool(tool_match("a").exactly(1)), "takes no count"),
         (lambda: ToolOrder((tool_match("a"),)), "at least two"),
-        (lambda: ToolOrder((tool_match("a"), tool_match("b").never())), "takes no counts"),
+        (lambda: ToolOrder((tool_match("a"), tool_match("b").never())), "takes no count"),
         (lambda: EventOrder((event_match("message"), tool_match("b"))), "event_match"),
         (lambda: CalledTool("a"), "tool_match"),
     ],

@@ -133,14 +133,17 @@ GATED = {"gate": True}
         (SCORE, None, [row("F")], None, "passed"),
         (SCORE, None, [row("F", **GATED)], None, "failed"),
         (SCORE, None, [row("F", points=2)], None, "passed"),
-        # score-style: an unavailable record-only assertion does not error, one that scores or gates does
+        # score-style: a record-only assertion without an answer does not error, one that scores or gates does
         (SCORE, None, [row("U")], None, "passed"),
         (SCORE, None, [row("U", points=1)], None, "errored"),
         (SCORE, None, [row("U", **GATED)], None, "errored"),
         (SCORE, None, [row("U", points=1, optional=True)], None, "passed"),
-        (SCORE, None, [row("E")], None, "errored"),
-        (SCORE, None, [row("E", optional=True)], None, "passed"),
-        (SCORE, None, [row(math.nan)], None, "errored"),
+        (SCORE, None, [row("E")], None, "passed"),
+        (SCORE, None, [row("E", points=1)], None, "errored"),
+        (SCORE, None, [row("E", **GATED)], None, "errored"),
+        (SCORE, None, [row("E", points=1, optional=True)], None, "passed"),
+        (SCORE, None, [row(math.nan)], None, "passed"),
+        (SCORE, None, [row(math.nan, points=1)], None, "errored"),
     ],
 )
 def test_the_verdict_in_its_order(
@@ -206,6 +209,8 @@ def test_an_attempt_without_assertions(
         ([row("U", reason="evidence:orphan-finishes=1")], FailureKind.ADAPTER, ASSERTION_UNAVAILABLE),
         ([row("U", reason="judge-key-unresolved (JUDGE_KEY unset)")], FailureKind.JUDGE, ASSERTION_UNAVAILABLE),
         ([row("U", reason="evaluator:unscored")], FailureKind.GRADER, ASSERTION_UNAVAILABLE),
+        ([row("U", reason="not-recorded")], FailureKind.GRADER, ASSERTION_UNAVAILABLE),
+        ([row("U", reason="diff-elided: src/big.bin")], FailureKind.SANDBOX, ASSERTION_UNAVAILABLE),
         ([row("E")], FailureKind.GRADER, ASSERTION_ERRORED),
         ([row("E", reason="judge-evaluator-error")], FailureKind.JUDGE, ASSERTION_ERRORED),
         ([row(2.0, gate=True, gate_min=0.5)], FailureKind.GRADER, ASSERTION_ERRORED),
