@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar
 
 import httpx
@@ -127,6 +128,7 @@ class Transport:
                 timeout=httpx.Timeout(patience.timeout, connect=patience.connect_timeout, pool=None),
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
                 headers={"user-agent": "evalfleet"},
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # sessions would share them
                 mounts={"all://localhost": None, "all://127.0.0.1": None},  # a proxy can't reach this machine
             )
         return self._client

@@ -1,0 +1,197 @@
+"""`adapter: http`: an agent behind a JSON endpoint, by a declared mapping of request and response."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+import httpx
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from evalfleet.errors import Acceptance, ConfigurationError, SendFailure
+from evalfleet.model.coverage import Coverage
+from evalfleet.model.turn import Turn, TurnInput
+from evalfleet.ports import Adapter, AdapterContext, AgentIdentity, ArmSettings, Session
+from evalfleet_adapters.http_answer import read_answer, session_id
+from evalfleet_adapters.http_mapping import ResponseMapping, Template, placeholders, render
+from evalfleet_adapters.limits import within_deadline
+from evalfleet_adapters.transport import Outgoing, Patience, Transport, read_json
+
+VERSION = "1"
+
+_SECRET = re.compile(r"\$\{(\w+)\}")
+
+
+class HttpOptions(BaseModel):
+    """The arm's own fields. Templates may hold `${text}`, `${session}`, `${files}`, `${flags.x}` and others."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str = Field(pattern=r"^https?://[^\s/]+", description="Where every turn is sent.")
+    method: Literal["POST", "PUT", "PATCH"] = "POST"
+    headers: Mapping[str, Template] = Field(
+        default_factory=dict[str, Any], description="Headers, as templates; one with nothing to send is left out."
+    )
+    headers_env: Mapping[str, str] = Field(
+        default_factory=dict[str, str],
+        description="Headers from secrets: the name of one, or text with names like `Bearer ${TOKEN}`.",
+    )
+    request: Template = Field(
+        default_factory=lambda: {"text": "${text}", "session": "${session}"}, description="The request body."
+    )
+    response: ResponseMapping = Field(default_factory=lambda: ResponseMapping.model_validate({"reply": "reply"}))
+    max_retries: int = Field(2, ge=0, description="Repetitions of a request that the endpoint surely did not accept.")
+    idempotent: bool = Field(False, description="Repeat also requests that the endpoint may have acted on.")
+    longest_wait: float = Field(20.0, ge=0, description="Longer waits, in seconds, are left to the run's own retries.")
+    timeout: float = Field(600.0, gt=0, description="Longest silence of the endpoint, in seconds.")
+    connect_timeout: float = Field(10.0, gt=0, description="Longest time to connect, in seconds.")
+
+    @model_validator(mode="after")
+    def _headers_are_set_once(self) -> HttpOptions:
+        twice = {name.lower() for name in self.headers} & {name.lower() for name in self.headers_env}
+        if twice:
+            raise ValueError(f"header {sorted(twice)[0]!r} stands in headers and in headers_env")
+        return self
+
+
+class HttpAdapter:
+    """Sends each turn as one request. Cookies are not kept; what a conversation needs is mapped."""
+
+    def __init__(self, options: HttpOptions) -> None:
+        self._options = options
+        self._coverage = options.response.coverage()
+        self._transport = Transport(
+            Patience(
+                max_retries=options.max_retries,
+                longest_wait=options.longest_wait,
+                timeout=options.timeout,
+                connect_timeout=options.connect_timeout,
+                idempotent=options.idempotent,
+            )
+        )
+
+    @property
+    def coverage(self) -> Coverage:
+        return self._coverage
+
+    @property
+    def sandboxed(self) -> bool:
+        return False
+
+    async def open(self, ctx: AdapterContext) -> Session:
+        return _HttpSession(self._options, self._transport)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+
+class _HttpSession:
+    def __init__(self, options: HttpOptions, transport: Transport) -> None:
+        self._options = options
+        self._transport = transport
+        self._sent = frozenset(placeholders(options.request)) | frozenset(placeholders(options.headers))
+        self._index = 0
+
+    async def send(self, turn: TurnInput, ctx: AdapterContext) -> Turn:
+        self._refuse_what_is_not_mapped(turn)
+        values = _values(turn, self._index, ctx)
+        self._index += 1
+        outgoing = Outgoing(
+            url=self._options.url,
+            method=self._options.method,
+            headers={**_headers(self._options.headers, values), **self._secret_headers(ctx)},
+            body=json.dumps(render(self._options.request, values)).encode("ascii"),
+        )
+        async with within_deadline(ctx):
+            document = await self._transport.exchange(outgoing, ctx, self._read)
+        ctx.session.capture(session_id(document, self._options.response))
+        return read_answer(document, self._options.response)
+
+    async def close(self) -> None: ...
+
+    def _refuse_what_is_not_mapped(self, turn: TurnInput) -> None:
+        for name, given in (("files", turn.files), ("responses", turn.responses)):
+            if given and name not in self._sent:
+                raise SendFailure(
+                    f"the turn has {name}, but the arm's request template has no ${{{name}}}",
+                    code="INPUT_UNSUPPORTED",
+                    acceptance=Acceptance.REJECTED,
+                )
+
+    def _secret_headers(self, ctx: AdapterContext) -> dict[str, str]:
+        def resolved(text: str) -> str:
+            if _SECRET.search(text) is None:
+                return ctx.secrets.resolve(text)
+            return _SECRET.sub(lambda match: ctx.secrets.resolve(match[1]), text)
+
+        return {name: resolved(text) for name, text in self._options.headers_env.items()}
+
+    async def _read(self, response: httpx.Response) -> Any:
+        if self._options.response.body == "json":
+            return await read_json(response)
+        await response.aread()
+        return response.text
+
+
+class HttpFactory:
+    """Builds the `http` adapter."""
+
+    name = "http"
+    options = HttpOptions
+
+    def identify(self, arm: ArmSettings) -> AgentIdentity:
+        """Nothing: the agent's code is elsewhere and may change without a sign. `target.fingerprint` can name it."""
+        url = cast("HttpOptions", arm.options).url
+        return AgentIdentity(
+            version=VERSION, reason=f"the code behind {url} can't be seen; give the arm a target.fingerprint"
+        )
+
+    def build(self, arm: ArmSettings) -> Adapter:
+        options = cast("HttpOptions", arm.options)
+        for name in (*placeholders(options.request), *placeholders(options.headers)):
+            if name.startswith("flags.") and name.removeprefix("flags.") not in arm.flags:
+                raise ConfigurationError(
+                    f"arms.{arm.name}: ${{{name}}} is in a template, but the arm sets no such flag"
+                )
+        return HttpAdapter(options)
+
+
+factory = HttpFactory()
+
+
+def _headers(templates: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, str]:
+    rendered = {name: render(template, values) for name, template in templates.items()}
+    return {"content-type": "application/json"} | {
+        name.lower(): str(value) for name, value in rendered.items() if value is not None
+    }
+
+
+def _values(turn: TurnInput, index: int, ctx: AdapterContext) -> dict[str, Any]:
+    """A value for each placeholder; None for what this turn does not have."""
+    files = [
+        {"name": file.name, "media_type": file.media_type, "data_base64": base64.b64encode(file.data).decode("ascii")}
+        for file in turn.files
+    ]
+    responses = [
+        {"request_id": answer.request_id, "option_id": answer.option_id, "text": answer.text}
+        for answer in turn.responses
+    ]
+    return {
+        "text": turn.text,
+        "session": ctx.session.id,
+        "model": ctx.model,
+        "files": files or None,
+        "responses": responses or None,
+        "schema": None if turn.output_schema is None else dict(turn.output_schema),
+        "flags": dict(ctx.flags),
+        "case": ctx.case,
+        "arm": ctx.arm,
+        "seed": ctx.seed,
+        "attempt": ctx.attempt,
+        "repetition": ctx.repetition,
+        "turn": index,
+        **{f"flags.{name}": value for name, value in ctx.flags.items()},
+    }

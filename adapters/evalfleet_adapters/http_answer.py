@@ -1,0 +1,180 @@
+"""A mapped HTTP response → a turn. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from evalfleet.model.coverage import Channel, CoverageEntry, partial, unavailable, worse
+from evalfleet.model.events import (
+    MISSING,
+    ErrorReported,
+    Event,
+    InputRequested,
+    Message,
+    OperationFinished,
+    OperationStarted,
+    OperationStatus,
+    Role,
+    Unrecognised,
+)
+from evalfleet.model.turn import Turn, TurnStatus
+from evalfleet.model.usage import Usage
+from evalfleet_adapters.converters.untrusted import amount, as_text, count, recordable, sequence
+from evalfleet_adapters.http_mapping import RequestsMapping, ResponseMapping, ToolsMapping, UsageMapping, look_up
+
+V = TypeVar("V", TurnStatus, OperationStatus)
+
+
+def read_answer(document: Any, mapped: ResponseMapping) -> Turn:
+    """The turn in a response: tool calls, questions, the reply and errors as events, in this order."""
+    return _Reading(document).turn(mapped)
+
+
+def session_id(document: Any, mapped: ResponseMapping) -> str | None:
+    """The session id in a response, numbers as text; None without one."""
+    value = MISSING if mapped.session is None else look_up(document, mapped.session)
+    return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else None
+
+
+class _Reading:
+    """One response being read; notes what was promised and is not there."""
+
+    def __init__(self, document: Any) -> None:
+        self._document = document
+        self._doubts: dict[Channel, CoverageEntry] = {}
+
+    def turn(self, mapped: ResponseMapping) -> Turn:
+        events: list[Event] = []
+        if mapped.tools is not None:
+            events += self._tools(mapped.tools)
+        if mapped.requests is not None:
+            events += self._requests(mapped.requests)
+        reply = self._reply(mapped)
+        if reply is not None:
+            events.append(Message(Role.ASSISTANT, reply))
+        error = MISSING if mapped.error is None else look_up(self._document, mapped.error)
+        status = TurnStatus.COMPLETED
+        if error is not MISSING and error is not None:
+            events.append(ErrorReported(error if isinstance(error, str) else as_text(error)))
+            status = TurnStatus.FAILED
+        if mapped.status is not None:
+            status = self._status(mapped.status, mapped.statuses, status)
+        data = MISSING if mapped.data is None else self._data(mapped.data)
+        usage = None if mapped.usage is None else self._usage(mapped.usage)
+        if self._doubts:
+            raw = self._document
+            events.append(Unrecognised("response", raw if recordable(raw) else as_text(raw)))
+        return Turn(status=status, reply=reply, events=tuple(events), data=data, usage=usage, coverage=self._doubts)
+
+    def _reply(self, mapped: ResponseMapping) -> str | None:
+        if mapped.reply is None:
+            return self._document if mapped.body == "text" else None
+        value = self._promised(Channel.MESSAGES, mapped.reply)
+        if value is MISSING or value is None:
+            return None
+        return value if isinstance(value, str) else as_text(value)
+
+    def _status(self, path: str, words: Mapping[str, TurnStatus], otherwise: TurnStatus) -> TurnStatus:
+        value = self._promised(Channel.STATUS, path)
+        if value is MISSING:
+            return otherwise
+        known = _word(value, words, TurnStatus)
+        if known is None:
+            self._doubt(Channel.STATUS, f"the endpoint's status is {as_text(value)[:80]}")
+        return known or otherwise
+
+    def _data(self, path: str) -> Any:
+        value = self._promised(Channel.DATA, path)
+        if value is MISSING or recordable(value):
+            return value
+        self._doubt(Channel.DATA, f"the value at {path!r} nests too deep to be recorded")
+        return MISSING
+
+    def _usage(self, mapped: UsageMapping) -> Usage:
+        def at(path: str | None, read: Callable[[Any], Any]) -> Any:
+            return None if path is None else read(look_up(self._document, path))
+
+        buckets = {name: at(getattr(mapped, name), count) for name in _COUNTS}
+        usage = Usage(**buckets, cost_usd=at(mapped.cost_usd, amount))
+        for name in ("input_tokens", "output_tokens"):
+            path = getattr(mapped, name)
+            if path is not None and buckets[name] is None:
+                self._doubt(Channel.USAGE, f"the response has no count at {path!r}")
+        if all(value is None for value in buckets.values()) and usage.cost_usd is None:
+            self._doubts[Channel.USAGE] = unavailable("the endpoint reported no usage")
+            return Usage(unknown_calls=1)
+        cached = (usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)
+        if mapped.cached_in_input and usage.input_tokens is not None and cached <= usage.input_tokens:
+            return replace(usage, input_tokens=usage.input_tokens - cached)
+        return usage
+
+    def _tools(self, mapped: ToolsMapping) -> list[Event]:
+        events: list[Event] = []
+        for index, item in enumerate(self._items(Channel.ACTIONS, mapped.items)):
+            name = look_up(item, mapped.name)
+            if not isinstance(name, str):
+                self._doubt(Channel.ACTIONS, f"a tool call has no name at {mapped.name!r}")
+                continue
+            identifier = MISSING if mapped.id is None else look_up(item, mapped.id)
+            identifier = str(index) if identifier is MISSING or identifier is None else str(identifier)
+            events.append(OperationStarted(identifier, name, _value(item, mapped.input)))
+            status = self._tool_status(item, mapped)
+            if status is not OperationStatus.PENDING:
+                events.append(OperationFinished(identifier, status, _value(item, mapped.output)))
+        return events
+
+    def _tool_status(self, item: Any, mapped: ToolsMapping) -> OperationStatus:
+        """How a call ended; one whose status is missing or unknown never did, as far as is known."""
+        if mapped.status is None:
+            return OperationStatus.COMPLETED
+        value = look_up(item, mapped.status)
+        status = _word(value, mapped.statuses, OperationStatus)
+        if status is None:
+            shown = "missing" if value is MISSING else as_text(value)[:80]
+            self._doubt(Channel.ACTIONS, f"a tool call's status is {shown}")
+        return status or OperationStatus.PENDING
+
+    def _requests(self, mapped: RequestsMapping) -> list[Event]:
+        events: list[Event] = []
+        for item in self._items(Channel.EVENTS, mapped.items):
+            identifier = look_up(item, mapped.id)
+            prompt = MISSING if mapped.prompt is None else look_up(item, mapped.prompt)
+            known = isinstance(identifier, (str, int))
+            events.append(
+                InputRequested(str(identifier) if known else None, prompt if isinstance(prompt, str) else None)
+            )
+        return events
+
+    def _items(self, channel: Channel, path: str) -> list[Any]:
+        value = self._promised(channel, path)
+        if value is not MISSING and value is not None and not isinstance(value, list):
+            self._doubt(channel, f"the value at {path!r} is no array")
+        return sequence(value)
+
+    def _promised(self, channel: Channel, path: str) -> Any:
+        value = look_up(self._document, path)
+        if value is MISSING:
+            self._doubt(channel, f"the response has nothing at {path!r}")
+        return value
+
+    def _doubt(self, channel: Channel, reason: str) -> None:
+        entry = partial(reason)
+        self._doubts[channel] = worse(self._doubts.get(channel, entry), entry)
+
+
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "requests")
+
+
+def _value(item: Any, path: str | None) -> Any:
+    value = MISSING if path is None else look_up(item, path)
+    return value if value is MISSING or recordable(value) else as_text(value)
+
+
+def _word(value: Any, words: Mapping[str, V], kind: type[V]) -> V | None:
+    """What the endpoint's word means: by the arm's own words first, then by ours. `true` is the word for True."""
+    if value is MISSING or isinstance(value, (dict, list)):
+        return None
+    text = value if isinstance(value, str) else as_text(value)
+    return words.get(text) or next((known for known in kind if known.value == text), None)

@@ -1,0 +1,196 @@
+"""The declared mapping of an HTTP agent, read from the arm: a request template and paths into the response.
+
+A path is dotted (`choices.0.message`) or a JSON pointer (`/choices/0/message`); `.` is the whole document. A channel
+that is not mapped is not covered. A path that leads nowhere in a response takes its channel's coverage back for that
+turn, and the response is kept. PURE.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from evalfleet.model.coverage import Coverage, CoverageEntry, complete, partial, unavailable
+from evalfleet.model.events import MISSING, OperationStatus
+from evalfleet.model.turn import TurnStatus
+from evalfleet_adapters.converters.untrusted import mapping, sequence
+
+_STRICT = ConfigDict(extra="forbid", frozen=True)
+_PLACEHOLDER = re.compile(r"\$\$|\$\{([\w.-]+)\}")
+
+#: What a request template may name; `flags.<name>` beside them.
+PLACEHOLDERS = frozenset(
+    {"text", "session", "model", "files", "responses", "schema", "flags", "case", "arm", "seed", "attempt",
+     "repetition", "turn"}
+)  # fmt: skip
+
+
+def _a_path(path: str) -> str:
+    if not path or (path != "." and not path.startswith("/") and "" in path.split(".")):
+        raise ValueError("a path is dotted (choices.0.message), a JSON pointer (/choices/0/message), or . for all")
+    return path
+
+
+def _a_template(template: Any) -> Any:
+    unknown = sorted(name for name in placeholders(template) if name not in PLACEHOLDERS and not _is_flag(name))
+    if unknown:
+        known = ", ".join(sorted(PLACEHOLDERS))
+        raise ValueError(f"unknown placeholder ${{{unknown[0]}}}; there are {known} and flags.<name>")
+    return template
+
+
+Path = Annotated[str, AfterValidator(_a_path)]
+Template = Annotated[Any, AfterValidator(_a_template)]
+
+
+class UsageMapping(BaseModel):
+    """Paths of the usage buckets, each from the response's root."""
+
+    model_config = _STRICT
+
+    input_tokens: Path | None = None
+    output_tokens: Path | None = None
+    cache_read_tokens: Path | None = None
+    cache_write_tokens: Path | None = None
+    reasoning_tokens: Path | None = None
+    requests: Path | None = None
+    cost_usd: Path | None = None
+    cached_in_input: bool = Field(False, description="The endpoint's input_tokens count cached tokens too.")
+
+
+class ToolsMapping(BaseModel):
+    """Where the turn's tool calls are listed; the other paths start at one item of the list."""
+
+    model_config = _STRICT
+
+    items: Path
+    name: Path
+    id: Path | None = None
+    input: Path | None = None
+    output: Path | None = None
+    status: Path | None = None
+    statuses: Mapping[str, OperationStatus] = Field(
+        default_factory=dict[str, OperationStatus], description="Further words of the endpoint for a call's status."
+    )
+
+
+class RequestsMapping(BaseModel):
+    """Where the questions to a person are listed; the other paths start at one item of the list."""
+
+    model_config = _STRICT
+
+    items: Path
+    id: Path
+    prompt: Path | None = None
+
+
+class ResponseMapping(BaseModel):
+    """Where things stand in the response."""
+
+    model_config = _STRICT
+
+    body: Literal["json", "text"] = Field("json", description="A text body is the reply itself.")
+    reply: Path | None = None
+    data: Path | None = None
+    session: Path | None = Field(None, description="The session id; the first one is sent back as ${session}.")
+    status: Path | None = None
+    statuses: Mapping[str, TurnStatus] = Field(
+        default_factory=dict[str, TurnStatus], description="Further words of the endpoint for a turn's status."
+    )
+    error: Path | None = Field(None, description="Anything but null there is an error that failed the turn.")
+    usage: UsageMapping | None = None
+    tools: ToolsMapping | None = None
+    requests: RequestsMapping | None = None
+
+    def coverage(self) -> Coverage:
+        """What this mapping can prove."""
+        return Coverage(
+            events=partial("the endpoint shows only what the arm's response mapping names"),
+            actions=self._actions(),
+            messages=complete if self.reply or self.body == "text" else _unmapped("reply"),
+            usage=self._usage(),
+            status=complete if self.status else partial("response.status is not mapped; HTTP success is completed"),
+            data=complete if self.data else _unmapped("data"),
+        )
+
+    def _actions(self) -> CoverageEntry:
+        if self.tools is None:
+            return _unmapped("tools")
+        if self.tools.status is None:
+            return partial("response.tools.status is not mapped; failed and rejected calls look completed")
+        return complete
+
+    def _usage(self) -> CoverageEntry:
+        if self.usage is None:
+            return _unmapped("usage")
+        lacking = [name for name in ("input_tokens", "output_tokens") if getattr(self.usage, name) is None]
+        return partial(f"response.usage.{lacking[0]} is not mapped") if lacking else complete
+
+
+def look_up(document: Any, path: str) -> Any:
+    """The value at `path`; MISSING when the path leads nowhere."""
+    for key in _steps(path):
+        if isinstance(document, dict):
+            document = mapping(document).get(key, MISSING)
+        elif isinstance(document, list) and re.fullmatch("[0-9]{1,9}", key) and int(key) < len(sequence(document)):
+            document = sequence(document)[int(key)]
+        else:
+            return MISSING
+    return document
+
+
+def render(template: Any, values: Mapping[str, Any]) -> Any:
+    """The template with its placeholders filled in. `values` holds a value for each, or None for nothing to send.
+
+    A text that is one placeholder becomes the value as it is; inside other text it is written out, None as
+    nothing. An object's field whose placeholder has nothing to send is left out. `$$` is a dollar sign.
+    """
+    if isinstance(template, str):
+        return _render_text(template, values)
+    if isinstance(template, dict):
+        rendered = {key: (inner, render(inner, values)) for key, inner in mapping(template).items()}
+        return {key: value for key, (inner, value) in rendered.items() if value is not None or inner is None}
+    if isinstance(template, list):
+        return [render(inner, values) for inner in sequence(template)]
+    return template
+
+
+def placeholders(template: Any) -> Iterator[str]:
+    """The names of all placeholders in a template."""
+    if isinstance(template, str):
+        yield from (match[1] for match in _PLACEHOLDER.finditer(template) if match[1])
+    for inner in (*mapping(template).values(), *sequence(template)):
+        yield from placeholders(inner)
+
+
+def _render_text(template: str, values: Mapping[str, Any]) -> Any:
+    whole = _PLACEHOLDER.fullmatch(template)
+    if whole is not None and whole[1]:
+        return values.get(whole[1])
+
+    def written(match: re.Match[str]) -> str:
+        if not match[1]:
+            return "$"
+        value = values.get(match[1])
+        return "" if value is None else str(value)
+
+    return _PLACEHOLDER.sub(written, template)
+
+
+def _is_flag(name: str) -> bool:
+    return name.startswith("flags.") and len(name) > len("flags.")
+
+
+def _unmapped(name: str) -> CoverageEntry:
+    return unavailable(f"response.{name} is not mapped")
+
+
+def _steps(path: str) -> list[str]:
+    if path == ".":
+        return []
+    if path.startswith("/"):
+        return [step.replace("~1", "/").replace("~0", "~") for step in path[1:].split("/")]
+    return path.split(".")
