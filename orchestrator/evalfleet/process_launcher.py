@@ -33,7 +33,6 @@ from collections.abc import Collection, Mapping, Sequence
 EXIT, SIGNAL, ERROR, GONE = "exit", "signal", "error", "gone"
 
 _LINUX = sys.platform == "linux"
-_CLOSE_ON_EXEC = socket.MSG_CMSG_CLOEXEC if _LINUX else 0
 _LENGTH = struct.Struct("!I")
 _PR_SET_CHILD_SUBREAPER = 36
 #: A handler, not SIG_IGN, which commands would inherit: they may signal their parent, and it shrugs.
@@ -65,15 +64,16 @@ class Launcher:
         while True:
             ready = {descriptor for descriptor, _ in events.poll()}
             if self._worker_death in ready:
-                return
+                break
             if self._woken in ready:
                 os.read(self._woken, 512)
                 self._bury()
             if self._requests.fileno() in ready:
-                message, sockets, _, _ = socket.recv_fds(self._requests, 1, 1, _CLOSE_ON_EXEC)
+                message, sockets = _receive(self._requests, 1, 1)
                 if not message:
-                    return
+                    break
                 self._fork(sockets[0])
+        _end_children()  # the supervisors, and then what they leave to us
 
     def _fork(self, control: int) -> None:
         try:
@@ -128,7 +128,7 @@ class Supervisor:
 
     def _accept(self) -> bool:
         """Start the command of the next request; False when the worker has ended the conversation."""
-        header, streams, _, _ = socket.recv_fds(self._control, _LENGTH.size, 3, _CLOSE_ON_EXEC)
+        header, streams = _receive(self._control, _LENGTH.size, 3)
         if len(header) < _LENGTH.size:
             return False
         (length,) = _LENGTH.unpack(header)
@@ -176,6 +176,14 @@ class Supervisor:
     def _send(self, lines: str) -> None:
         with contextlib.suppress(ConnectionError):  # the worker is gone, as the next look at the socket will tell
             self._control.sendall(lines.encode())
+
+
+def _receive(sender: socket.socket, size: int, descriptors: int) -> tuple[bytes, list[int]]:
+    """Up to `size` bytes and the descriptors that came with them, not to be inherited by what we start."""
+    message, received, _, _ = socket.recv_fds(sender, size, descriptors)
+    for descriptor in received:
+        os.set_inheritable(descriptor, False)  # recv_fds ignores its flags, so MSG_CMSG_CLOEXEC is no use
+    return message, received
 
 
 def _find_program(name: bytes, path: bytes) -> bytes:
@@ -242,12 +250,9 @@ def _collect_dead() -> tuple[list[tuple[int, int]], bool]:
 
 def _end_children() -> None:
     """Kill until nothing is left. Each death hands the dead one's own children to us."""
-    while True:
+    while _collect_dead()[1]:
         _kill_children()
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
+        os.waitpid(-1, 0)
 
 
 def _kill_children(spare: Collection[int] = ()) -> None:
@@ -285,4 +290,5 @@ def _children() -> list[tuple[int, int]]:
 
 
 if __name__ == "__main__":
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # whatever a library of the worker left inheritable
     Launcher(socket.socket(fileno=0), int(sys.argv[1])).run()

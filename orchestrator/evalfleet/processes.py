@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -26,6 +27,8 @@ _PARENT_POLL_SECONDS = 0.5
 
 #: Supervisors kept for the next commands.
 _MAX_IDLE = 64
+#: How long a launcher may take to end itself and what is left of its supervisors.
+_DISMISS_SECONDS = 5.0
 
 
 def die_with_parent() -> None:
@@ -276,10 +279,43 @@ class _Launcher:
 def _dismiss(pid: int, owner: int, requests: socket.socket, idle: list[socket.socket]) -> None:
     if os.getpid() != owner:
         return  # a fork of the owner must not end what it inherited
-    for control in (requests, *idle):
-        with contextlib.suppress(OSError):
-            control.shutdown(socket.SHUT_RDWR)  # reaches the other end even when a fork holds a copy
+    for control in idle:
         control.close()
     idle.clear()
-    with contextlib.suppress(ChildProcessError):
+    with requests, contextlib.suppress(OSError):
+        requests.shutdown(socket.SHUT_WR)  # reaches the other end even when a fork holds a copy
+        requests.settimeout(_DISMISS_SECONDS)
+        requests.recv(1)  # nothing, when the launcher has ended
         os.waitpid(pid, 0)
+
+
+def limit_memory(size: int) -> None:
+    """Let this process allocate at most `size` bytes beyond what it holds now; more raises MemoryError."""
+    held = 0
+    with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii") as status:
+        held = sum(int(line.split()[1]) << 10 for line in status if line.startswith("VmData:"))
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = held + size
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+def resident_memory() -> int:
+    """The bytes of memory that this process holds, 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:
+            return int(statm.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return 0
+
+
+def process_alive(pid: int) -> bool:
+    """Whether a process with this id lives on this machine; one that only waits to be reaped does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+        return stat.read().rpartition(")")[2].split()[0] != "Z"
+    return True
