@@ -82,8 +82,8 @@ async def _create(connection: Connection, run: NewRun) -> CreatedRun:
             raise StoreError(f"run {run.id} was made and deleted by the same request")
         return CreatedRun(found[0], found[1], created=False)
     run_key = int(row[0])
-    await _write_small(connection, run_key, run)
     totals = await _write_cases(connection, run_key, run)
+    await _write_small(connection, run_key, run, totals)
     blocks = list(totals.blocks.items())
     async with connection.cursor() as cursor:
         await cursor.executemany(
@@ -95,11 +95,15 @@ async def _create(connection: Connection, run: NewRun) -> CreatedRun:
     return CreatedRun(run.id, run_key, created=True)
 
 
-async def _write_small(connection: Connection, run_key: int, run: NewRun) -> None:
+async def _write_small(connection: Connection, run_key: int, run: NewRun, totals: Totals) -> None:
     async with connection.cursor() as cursor:
         await cursor.executemany(
-            "INSERT INTO arms (run_key, arm, name, settings) VALUES (%s, %s, %s, %s)",
-            [(run_key, place, name, json.dumps(dict(told))) for place, (name, told) in enumerate(run.arms.items())],
+            "INSERT INTO arms (run_key, arm, name, settings, cases, style, repeated)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s)",
+            [
+                (run_key, place, name, json.dumps(dict(told)), *totals.of(name))
+                for place, (name, told) in enumerate(run.arms.items())
+            ],
         )
         await cursor.executemany(
             "INSERT INTO datasets (run_key, position, definition, uri, revision, sha256, rows)"
@@ -144,6 +148,10 @@ def _count(totals: Totals, case: Case, presettled: Presettled | None, run_id: st
     if case.ordinal != totals.cases:
         raise ValueError(f"run {run_id}: case {case.ordinal} stands where ordinal {totals.cases} was due")
     totals.cases += 1
+    totals.by_arm[case.arm] += 1
+    totals.styles.setdefault(case.arm, case.style)
+    if case.repetition or case.variants:
+        totals.repeated.add(case.arm)
     block = case.ordinal >> BLOCK_BITS
     totals.blocks[block] = totals.blocks.get(block, 0) + (presettled is None)
     totals.errored += presettled is not None and presettled.verdict is Verdict.ERRORED

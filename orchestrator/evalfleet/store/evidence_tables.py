@@ -11,6 +11,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     PrimaryKeyConstraint,
+    SmallInteger,
     Table,
     Text,
 )
@@ -50,6 +51,7 @@ attempts = Table(
     maybe("score_state", SCORE_STATE),
     of("settles", Boolean, "false"),
     of("blamed", Boolean, "false"),
+    of("arm", SmallInteger),
     of("pages_complete", Boolean, "true"),
     of("sanitised", Boolean, "false"),
     maybe("earned", Float(53)),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from evalfleet.errors import FailureKind
 from evalfleet.model.case import Case
-from evalfleet.model.verdict import RunKind, ScoreState, Settlement, Verdict
+from evalfleet.model.verdict import RunKind, ScoreState, Settlement, Style, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +102,15 @@ class UnfinishedRun:
 
 @dataclass(slots=True)
 class Totals:
-    """What the creation counts while cases stream by: per block of 1,024 how many wait."""
+    """What the creation counts while cases stream by: per arm, and per block of 1,024 how many wait."""
 
     cases: int = 0
     errored: int = 0
+    by_arm: Counter[str] = field(default_factory=Counter[str])
+    styles: dict[str, Style] = field(default_factory=dict[str, Style])
+    repeated: set[str] = field(default_factory=set[str])
     blocks: dict[int, int] = field(default_factory=dict[int, int])
+
+    def of(self, arm: str) -> tuple[int, Style | None, bool]:
+        """How many cases an arm has, their style, and whether an eval occurs in it more than once."""
+        return self.by_arm[arm], self.styles.get(arm), arm in self.repeated

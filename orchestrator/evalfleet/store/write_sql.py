@@ -96,6 +96,8 @@ _PREVIOUS_NUMBER = """
 coalesce((SELECT max(a.number) FROM attempts a WHERE a.run_key = %(run_key)s AND a.ordinal = s.ordinal), 0)
 """
 
+_ARM = "(SELECT c.arm FROM cases c WHERE c.run_key = %(run_key)s AND c.ordinal = s.ordinal)"
+
 _BLOCKS = f"""
 UPDATE case_blocks b SET unsettled = b.unsettled - d.settled
 FROM (SELECT ordinal >> {BLOCK_BITS} AS block, count(*) AS settled FROM settled GROUP BY 1) d
@@ -106,19 +108,19 @@ WHERE b.run_key = %(run_key)s AND b.block = d.block
 # superseded. Nobody else settles meanwhile: who writes to a run holds the lock that the fence took.
 _WRITE_ATTEMPTS = f"""
 WITH fresh AS (
-    SELECT s.*,
+    SELECT s.*, {_ARM} AS arm,
            {_PREVIOUS_NUMBER} + row_number() OVER (PARTITION BY s.ordinal ORDER BY s.attempt) AS number,
            row_number() OVER (PARTITION BY s.ordinal, s.settles ORDER BY s.attempt) = 1
            AND (SELECT d.ordinal FROM settlements d
                 WHERE d.run_key = %(run_key)s AND d.ordinal = s.ordinal AND d.superseded_at IS NULL) IS NULL AS free
     FROM pg_temp.stage_attempts s
 ), inserted AS (
-    INSERT INTO attempts ({_names(ATTEMPT_FIELDS)}, commit_seq, number)
+    INSERT INTO attempts ({_names(ATTEMPT_FIELDS)}, commit_seq, arm, number)
     SELECT {
     _names(ATTEMPT_FIELDS, "f.")
     .replace("f.outcome", "CASE WHEN f.settles AND NOT f.free THEN 'superseded' ELSE f.outcome END")
     .replace("f.settles,", "f.settles AND f.free,")
-}, %(commit_seq)s, f.number
+}, %(commit_seq)s, f.arm, f.number
     FROM fresh f
     ON CONFLICT (run_key, attempt) DO NOTHING
     RETURNING attempt, ordinal, verdict, kind, code, settles, cost_usd, estimated_usd, input_tokens, output_tokens
@@ -162,9 +164,9 @@ WITH given AS (
         %(codes)s::text[], %(started)s::float8[], %(blamed)s::boolean[], %(complete)s::boolean[]
     ) AS s (attempt, ordinal, worker, kind, code, started, blamed, complete)
 ), inserted AS (
-    INSERT INTO attempts (attempt, run_key, ordinal, number, started_at, duration, commit_seq, outcome, kind, code,
+    INSERT INTO attempts (attempt, run_key, ordinal, arm, number, started_at, duration, commit_seq, outcome, kind, code,
                           worker, blamed, pages_complete)
-    SELECT attempt, %(run_key)s, ordinal,
+    SELECT attempt, %(run_key)s, ordinal, {_ARM},
            {_PREVIOUS_NUMBER} + row_number() OVER (PARTITION BY s.ordinal ORDER BY s.attempt),
            to_timestamp(started), greatest(0, extract(epoch FROM clock_timestamp()) - started), %(commit_seq)s,
            'interrupted', kind, code, worker, blamed, complete

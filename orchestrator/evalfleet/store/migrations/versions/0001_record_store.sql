@@ -61,6 +61,7 @@ CREATE TABLE attempts (
     score_state score_state,
     settles BOOLEAN DEFAULT false NOT NULL,
     blamed BOOLEAN DEFAULT false NOT NULL,
+    arm SMALLINT NOT NULL,
     pages_complete BOOLEAN DEFAULT true NOT NULL,
     sanitised BOOLEAN DEFAULT false NOT NULL,
     earned FLOAT(53),
@@ -204,6 +205,9 @@ CREATE UNIQUE INDEX settlements_run_key_ordinal_key ON settlements (run_key, ord
 CREATE INDEX settlements_superseded_idx ON settlements (run_key, ordinal, superseded_at)
     WHERE superseded_at IS NOT NULL;
 
+CREATE INDEX settlements_without_attempt_idx ON settlements (run_key, ordinal)
+    WHERE attempt IS NULL AND superseded_at IS NULL;
+
 CREATE TABLE tool_calls (
     attempt BIGINT NOT NULL,
     run_key INTEGER NOT NULL,
@@ -220,8 +224,11 @@ CREATE TABLE tool_calls (
 );
 
 CREATE TABLE arms (
+    cases BIGINT NOT NULL,
     run_key INTEGER NOT NULL,
+    style style,
     arm SMALLINT NOT NULL,
+    repeated BOOLEAN NOT NULL,
     name TEXT NOT NULL,
     settings TEXT NOT NULL,
     CONSTRAINT arms_pkey PRIMARY KEY (run_key, arm),

@@ -1,0 +1,187 @@
+"""The statements of the reader. PURE text."""
+
+from __future__ import annotations
+
+#: A running run whose coordinator was silent for this long reads as interrupted; a resume may take it over.
+STALE_SECONDS = 15
+
+RUN = f"""
+id, kind::text, name, project, status::text, total, extract(epoch FROM created_at)::float8,
+extract(epoch FROM started_at)::float8, extract(epoch FROM finished_at)::float8, extract(epoch FROM beat)::float8,
+holder, holder_host, holder_pid, stop_reason, derived_from, digest, experiment, lock,
+status = 'running' AND (holder IS NULL OR coalesce(beat < clock_timestamp() - interval '{STALE_SECONDS} s', true))
+"""
+
+RUNS = f"""
+SELECT {RUN} FROM runs
+WHERE deleted_at IS NULL AND (kind = 'sweep' OR %(all)s)
+  AND run_key < coalesce((SELECT run_key FROM runs WHERE id = %(before)s), 2147483647)
+ORDER BY run_key DESC LIMIT %(limit)s
+""".encode()
+
+RUNS_BY_PREFIX = f"""
+SELECT run_key, {RUN} FROM runs WHERE deleted_at IS NULL AND id LIKE %(prefix)s
+ORDER BY (id = %(exact)s) DESC, id LIMIT 7
+""".encode()
+
+RUN_BY_KEY = f"SELECT {RUN} FROM runs WHERE run_key = %s".encode()
+
+PROGRESS = "SELECT extract(epoch FROM at)::float8, body FROM run_progress WHERE run_key = %s"
+
+# --- aggregate ------------------------------------------------------------------------------------------------
+
+ARMS = "SELECT arm, name, style::text, cases, repeated FROM arms WHERE run_key = %s ORDER BY arm"
+
+#: All attempts by arm and by what decides a class: a few dozen rows whatever the run. Grouped by the enums, not
+#: by their texts, whose number no planner can guess.
+CLASSES = """
+SELECT arm, settles, outcome::text, verdict::text, kind::text, score_state::text, attempts, input_tokens,
+       output_tokens, unknown_usage, cost_usd, unknown_cost, earned
+FROM (
+    SELECT arm, settles, outcome, verdict, kind, score_state,
+           count(*) AS attempts,
+           coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
+           coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
+           count(*) FILTER (WHERE input_tokens IS NULL OR output_tokens IS NULL OR unknown_calls > 0) AS unknown_usage,
+           coalesce(sum(coalesce(cost_usd, estimated_usd)), 0)::float8 AS cost_usd,
+           count(*) FILTER (WHERE cost_usd IS NULL AND estimated_usd IS NULL) AS unknown_cost,
+           coalesce(sum(earned), 0)::float8 AS earned
+    FROM attempts WHERE run_key = %(run_key)s
+    GROUP BY arm, settles, outcome, verdict, kind, score_state
+) g
+"""
+
+DURATIONS = """
+SELECT arm, percentile_disc(ARRAY[0.5, 0.95, 1.0]) WITHIN GROUP (ORDER BY duration)
+FROM attempts WHERE run_key = %(run_key)s AND settles GROUP BY arm
+"""
+
+WITHOUT_ATTEMPT = """
+SELECT c.arm, s.how::text, s.verdict::text, s.kind::text, s.score_state::text, count(*),
+       coalesce(sum(s.earned), 0)::float8
+FROM settlements s JOIN cases c ON c.run_key = %(run_key)s AND c.ordinal = s.ordinal
+WHERE s.run_key = %(run_key)s AND s.attempt IS NULL AND s.superseded_at IS NULL
+GROUP BY 1, 2, 3, 4, 5
+"""
+
+#: Unsettled cases whose last attempt was cancelled, by arm.
+CANCELLED = """
+SELECT arm, count(*) FROM (
+    SELECT DISTINCT ON (ordinal) arm, outcome, ordinal
+    FROM attempts WHERE run_key = %(run_key)s
+    ORDER BY ordinal, number DESC
+) last
+WHERE outcome = 'cancelled' AND NOT EXISTS (
+    SELECT FROM settlements s
+    WHERE s.run_key = %(run_key)s AND s.ordinal = last.ordinal AND s.superseded_at IS NULL
+)
+GROUP BY 1
+"""
+
+#: The settlement that a headline counts: the first failure of a case that was reopened after it, else what stands.
+_HEADLINE = """
+LEFT JOIN LATERAL (
+    SELECT * FROM (
+        SELECT * FROM settlements s
+        WHERE s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NOT NULL AND s.verdict = 'failed'
+        UNION ALL
+        SELECT * FROM settlements s
+        WHERE s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL
+    ) s ORDER BY s.superseded_at NULLS LAST LIMIT 1
+) s ON true
+"""
+
+_STANDING = """
+LEFT JOIN settlements s ON s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL
+"""
+
+#: Cases reopened after they failed, with what stands of them now and what their first failure was worth.
+RETRIED = """
+SELECT DISTINCT ON (f.ordinal) c.arm, s.how::text, s.verdict::text, s.kind::text,
+       a.score_state::text, a.earned, p.score_state::text, p.earned, s.ordinal IS NOT NULL,
+       (SELECT o.outcome::text FROM attempts o
+        WHERE o.run_key = %(run_key)s AND o.ordinal = f.ordinal ORDER BY o.number DESC LIMIT 1)
+FROM settlements f
+JOIN cases c ON c.run_key = f.run_key AND c.ordinal = f.ordinal
+LEFT JOIN attempts p ON p.run_key = f.run_key AND p.attempt = f.attempt
+LEFT JOIN settlements s ON s.run_key = f.run_key AND s.ordinal = f.ordinal AND s.superseded_at IS NULL
+LEFT JOIN attempts a ON a.run_key = f.run_key AND a.attempt = s.attempt
+WHERE f.run_key = %(run_key)s AND f.superseded_at IS NOT NULL AND f.verdict = 'failed'
+ORDER BY f.ordinal, f.superseded_at
+"""
+
+REOPENED = "SELECT EXISTS (SELECT FROM reopenings WHERE run_key = %s)"
+
+
+def by_eval(reopened: bool) -> bytes:
+    """Evals by how many of their repetitions count, were answered and passed: a handful of rows an arm."""
+    return f"""
+    SELECT arm, counted, answered, passed, count(*) FROM (
+        SELECT c.arm,
+               count(*) FILTER (WHERE s.verdict IS DISTINCT FROM 'skipped'
+                                  AND (s.how IS NULL OR s.how NOT IN ('skipped', 'not_needed'))) AS counted,
+               count(*) FILTER (WHERE s.verdict IN ('passed', 'failed')
+                                   OR s.verdict = 'errored' AND s.kind IN ('agent', 'deadline')) AS answered,
+               count(*) FILTER (WHERE s.verdict = 'passed') AS passed
+        FROM cases c {_HEADLINE if reopened else _STANDING}
+        WHERE c.run_key = %(run_key)s GROUP BY c.arm, c.eval_id, c.variants
+    ) e GROUP BY 1, 2, 3, 4
+    """.encode()
+
+
+# --- cases and attempts ---------------------------------------------------------------------------------------
+
+_STATUS = f"""
+CASE WHEN s.how IN ('attempt', 'carried') THEN s.verdict::text
+     WHEN s.how IS NOT NULL THEN s.how::text
+     WHEN EXISTS (SELECT FROM intents i JOIN runs r ON r.run_key = i.run_key
+                  WHERE i.run_key = c.run_key AND i.ordinal = c.ordinal AND i.closed_at IS NULL AND i.epoch = r.epoch
+                    AND r.status = 'running' AND r.beat > clock_timestamp() - interval '{STALE_SECONDS} s')
+     THEN 'running'
+     WHEN (SELECT a.outcome FROM attempts a WHERE a.run_key = c.run_key AND a.ordinal = c.ordinal
+           ORDER BY a.number DESC LIMIT 1) = 'cancelled' THEN 'cancelled'
+     ELSE 'pending' END
+"""
+
+USAGE = """
+a.input_tokens, a.output_tokens, a.cache_read_tokens, a.cache_write_tokens, a.reasoning_tokens, a.requests,
+a.cost_usd, a.unknown_calls
+"""
+
+
+def cases(reopened: bool) -> bytes:
+    """A page of cases by ordinal, filtered; NULL filters let everything through."""
+    return f"""
+    SELECT c.ordinal, r.name, c.eval_id, c.style::text, c.repetition, {_STATUS} AS status, s.how::text,
+           s.verdict::text, s.kind::text, s.code, a.message, coalesce(a.score_state, s.score_state)::text,
+           coalesce(a.earned, s.earned), s.attempt,
+           (SELECT count(*) FROM attempts n WHERE n.run_key = c.run_key AND n.ordinal = c.ordinal),
+           a.duration, a.reply, c.tags, c.variants, s.from_run, s.from_attempt, a.estimated_usd, {USAGE}
+    FROM cases c
+    JOIN arms r ON r.run_key = c.run_key AND r.arm = c.arm
+    {_HEADLINE if reopened else _STANDING}
+    LEFT JOIN attempts a ON a.run_key = c.run_key AND a.attempt = s.attempt
+    WHERE c.run_key = %(run_key)s AND c.ordinal > %(after)s
+      AND (%(arm)s::text IS NULL OR r.name = %(arm)s)
+      AND (%(prefix)s::text IS NULL OR c.eval_id LIKE %(prefix)s)
+      AND (%(tag)s::text IS NULL OR %(tag)s = ANY(c.tags))
+      AND (%(statuses)s::text[] IS NULL OR {_STATUS} = ANY(%(statuses)s))
+    ORDER BY c.ordinal LIMIT %(limit)s
+    """.encode()
+
+
+ATTEMPT = f"""
+a.attempt, a.ordinal, a.number, a.outcome::text, a.settles, a.worker, extract(epoch FROM a.started_at)::float8,
+a.duration, a.verdict::text, a.kind::text, a.code, a.message, a.reply, a.sanitised, a.estimated_usd, {USAGE}
+"""
+
+ATTEMPTS = f"SELECT {ATTEMPT} FROM attempts a WHERE a.run_key = %s AND a.ordinal = %s ORDER BY a.number".encode()
+
+ONE_ATTEMPT = f"SELECT {ATTEMPT}, a.record FROM attempts a WHERE a.run_key = %s AND a.attempt = %s".encode()
+
+RECORD = "SELECT record FROM attempts WHERE run_key = %s AND attempt = %s"
+
+PAGES = """
+SELECT first, last, body FROM event_pages
+WHERE run_key = %(run_key)s AND attempt = %(attempt)s AND last >= %(first)s AND first <= %(last)s ORDER BY page
+"""

@@ -1,0 +1,192 @@
+"""The reading side of the record store: what lists, reports, views and watchers see."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+from evalfleet.errors import ConfigurationError
+from evalfleet.model.events import Event
+from evalfleet.model.report import AttemptDetail, AttemptView, CaseView, RunAggregate, RunInfo, RunProgress
+from evalfleet.model.verdict import CaseStatus, RunStatus
+from evalfleet.ports import ArtifactStore
+from evalfleet.store import read_sql
+from evalfleet.store.aggregate import arm_counts
+from evalfleet.store.connection import Connection, connect
+from evalfleet.store.evidence import EvidenceReader
+from evalfleet.store.lifeline import Lifeline
+from evalfleet.store.views import attempt_view, case_view, run_info
+
+T = TypeVar("T")
+
+_PATIENCE = 10.0
+_ENDED = (RunStatus.COMPLETED, RunStatus.CANCELLED, RunStatus.LIMITED)
+_PROGRESS_FIELDS = frozenset(field.name for field in fields(RunProgress))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseFilter:
+    """Which cases of a run to list; None lets everything through. `prefix` is one of eval ids, taken literally."""
+
+    statuses: tuple[CaseStatus, ...] | None = None
+    arm: str | None = None
+    prefix: str | None = None
+    tag: str | None = None
+
+
+EVERY_CASE = CaseFilter()
+
+
+class Reader:
+    """Reads runs over one connection of its own; close it. `artifacts` is needed for very large evidence.
+
+    Methods take a run's id or any unambiguous prefix of it. They raise ConfigurationError when there is no such
+    run, StoreError when the store can't be used.
+    """
+
+    def __init__(self, url: str, artifacts: ArtifactStore | None = None) -> None:
+        self._url = url
+        self._lifeline = Lifeline(url, _prepare, _PATIENCE)
+        self._evidence = EvidenceReader(artifacts)
+
+    async def close(self) -> None:
+        await self._lifeline.close()
+
+    # --- runs -------------------------------------------------------------------------------------------------
+
+    async def runs(self, limit: int = 50, before: str | None = None, *, tries: bool = False) -> list[RunInfo]:
+        """The newest runs, or those older than the run `before`; runs of kind try only with `tries`."""
+        given = {"limit": limit, "before": before, "all": tries}
+        return [run_info(row) for row in await self._rows(read_sql.RUNS, given)]
+
+    async def find_run(self, prefix: str) -> RunInfo:
+        """The run whose id begins with `prefix`. An ambiguous prefix is refused with the candidates."""
+        return (await self._find(prefix))[1]
+
+    async def aggregate(self, run: str) -> RunAggregate:
+        """The run with its arms' counts, all from one snapshot."""
+        key, info = await self._find(run)
+
+        async def work(connection: Connection) -> RunAggregate:
+            return RunAggregate(run=info, arms=await arm_counts(connection, key))
+
+        return await self._lifeline.run(work)
+
+    async def progress(self, run: str) -> RunProgress | None:
+        """The last live counters that the run's coordinator wrote, None before its first."""
+        key, _ = await self._find(run)
+        for at, body in await self._rows(read_sql.PROGRESS.encode(), (key,)):
+            told = {name: value for name, value in json.loads(body).items() if name in _PROGRESS_FIELDS}
+            return RunProgress(**{**told, "at": at})
+        return None
+
+    async def watch(self, run: str, every: float = 5.0) -> AsyncGenerator[tuple[RunInfo, RunProgress | None]]:
+        """The run and its counters now, at each change, and at least every `every` seconds, until it has ended."""
+        key, info = await self._find(run)
+        async with await connect(self._url, autocommit=True) as listening:
+            await listening.execute("LISTEN evalfleet_run")
+            while True:
+                info = run_info((await self._rows(read_sql.RUN_BY_KEY, (key,)))[0])
+                yield info, await self.progress(info.id)
+                if info.status in _ENDED:
+                    return
+                async for told in listening.notifies(timeout=every):
+                    if told.payload == info.id:
+                        break
+
+    # --- cases and attempts -----------------------------------------------------------------------------------
+
+    async def cases(
+        self, run: str, which: CaseFilter = EVERY_CASE, after: int = -1, limit: int = 100
+    ) -> list[CaseView]:
+        """Cases in planned order with an ordinal above `after`, at most `limit`.
+
+        A case that was reopened after it failed is shown with that first verdict, as every headline counts it.
+        """
+        key, _ = await self._find(run)
+        given = {
+            "run_key": key,
+            "after": after,
+            "limit": limit,
+            "arm": which.arm,
+            "prefix": None if which.prefix is None else _literal(which.prefix),
+            "tag": which.tag,
+            "statuses": None if which.statuses is None else [status.value for status in which.statuses],
+        }
+        reopened = bool((await self._rows(read_sql.REOPENED.encode(), (key,)))[0][0])
+        return [case_view(row) for row in await self._rows(read_sql.cases(reopened), given)]
+
+    async def attempts(self, run: str, case: int) -> list[AttemptView]:
+        """The attempts of a case by number; none for a carried case, whose evidence its `carried_from` names."""
+        key, _ = await self._find(run)
+        return [attempt_view(row) for row in await self._rows(read_sql.ATTEMPTS, (key, case))]
+
+    async def attempt_detail(self, run: str, attempt: int) -> AttemptDetail:
+        """An attempt with all its evidence in memory, exact; read very long ones with `events` instead."""
+        key, info = await self._find(run)
+        rows = await self._rows(read_sql.ONE_ATTEMPT, (key, attempt))
+        if not rows:
+            raise ConfigurationError(f"run {info.id} has no attempt {attempt}")
+        *columns, record = rows[0]
+        view = attempt_view(columns)
+        if record is None:  # interrupted: nobody handed a record over
+            return AttemptDetail(view=view, turns=(), assertions=())
+        pages = await self._pages(key, attempt, 0, _LAST)
+        found = await self._evidence.decoded(info.id, record, [body for _, _, body in pages])
+        if found.message is not None:
+            view = replace(view, message=found.message)
+        return AttemptDetail(view=view, turns=found.turns, assertions=found.assertions, diagnostics=found.diagnostics)
+
+    async def events(self, run: str, attempt: int, first: int, last: int) -> list[tuple[int, Event]]:
+        """Events `first` to `last` of an attempt with their numbers, counted from 0 over all its turns.
+
+        Reads only the pages of that range.
+        """
+        key, info = await self._find(run)
+        pages = await self._pages(key, attempt, first, last)
+        found: list[tuple[int, Event]] = []
+        for start, _, body in pages:
+            found += enumerate(await self._evidence.page_events(info.id, body), start)
+        if not pages:
+            for (record,) in await self._rows(read_sql.RECORD.encode(), (key, attempt)):
+                found += enumerate([] if record is None else await self._evidence.inline_events(info.id, record))
+        return [(number, event) for number, event in found if first <= number <= last]
+
+    # --- rows -------------------------------------------------------------------------------------------------
+
+    async def _find(self, prefix: str) -> tuple[int, RunInfo]:
+        given = {"prefix": _literal(prefix), "exact": prefix}
+        rows = await self._rows(read_sql.RUNS_BY_PREFIX, given)
+        if not rows or not prefix:
+            raise ConfigurationError(f"there is no run {prefix!r}; `orchestrate runs` lists them")
+        found = [(int(row[0]), run_info(row[1:])) for row in rows]
+        if len(found) > 1 and found[0][1].id != prefix:
+            ids = ", ".join(info.id for _, info in found[:6])
+            raise ConfigurationError(f"{prefix!r} begins several runs: {ids}{' and more' if len(found) > 6 else ''}")
+        return found[0]
+
+    async def _pages(self, key: int, attempt: int, first: int, last: int) -> Sequence[tuple[Any, ...]]:
+        given = {"run_key": key, "attempt": attempt, "first": first, "last": last}
+        return await self._rows(read_sql.PAGES.encode(), given)
+
+    async def _rows(self, statement: bytes, given: Any) -> Sequence[tuple[Any, ...]]:
+        async def work(connection: Connection) -> Sequence[tuple[Any, ...]]:
+            cursor = connection.cursor(binary=True)
+            return await (await cursor.execute(statement, given)).fetchall()
+
+        return await self._lifeline.run(work)
+
+
+_LAST = (1 << 63) - 1
+
+
+async def _prepare(connection: Connection) -> None:
+    await connection.execute("SET jit = off")
+
+
+def _literal(prefix: str) -> str:
+    """A LIKE pattern that matches what begins with exactly this text."""
+    escaped = prefix.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"{escaped}%"
