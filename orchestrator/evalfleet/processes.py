@@ -96,17 +96,16 @@ async def run(
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    timed_out = False
     talk = asyncio.ensure_future(process.communicate(stdin))
     try:
-        await asyncio.wait_for(asyncio.shield(talk), timeout)
-    except TimeoutError:
-        timed_out = True
+        _, unfinished = await asyncio.wait((talk,), timeout=timeout)
     finally:
         if not talk.done():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-    stdout, stderr = await talk
+            await asyncio.wait((talk,))
+    timed_out = bool(unfinished)
+    stdout, stderr = talk.result()
     code = process.returncode
     killed = code is not None and code < 0
     return CommandResult(
