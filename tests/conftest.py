@@ -1,4 +1,4 @@
-"""How the whole test tree runs: one Ray for all, a file never split, and where the seconds went."""
+"""How the whole test tree runs: one process for all that need Ray, and where the seconds went."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ import pytest
 pytest_plugins = ("tests.postgres",)
 
 
+#: Directories whose tests share no fixture that is dear to start: xdist may spread them one by one.
+FREE = ("tests/unit/", "tests/simulation/")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a file's tests, and every test that needs Ray, in one xdist worker: their fixtures start once."""
+    """Keep every test that needs Ray, and elsewhere a file's tests, in one xdist worker: their fixtures start once."""
     for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            group = "ray" if item.get_closest_marker("ray") else item.nodeid.split("::")[0]
-            item.add_marker(pytest.mark.xdist_group(group))
+        if item.get_closest_marker("ray"):
+            item.add_marker(pytest.mark.xdist_group("ray"))
+        elif not item.nodeid.startswith(FREE) and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
