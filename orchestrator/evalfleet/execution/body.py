@@ -37,6 +37,10 @@ async def run_body(ledger: Ledger) -> None:
         _conclude(ledger, error)
         _end_sends(state, None)
     else:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            state.fail(_authored("BODY_CANCELLED", "the test body cancelled its own task"))
+            raise asyncio.CancelledError  # nothing after it may run in a task that is being cancelled
         _end_sends(state, "the test body returned while a send was in flight; await it")
 
 

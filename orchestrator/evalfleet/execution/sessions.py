@@ -173,9 +173,9 @@ class SessionLine:
         """What `error` says about the attempt; None when the send was only broken off from outside."""
         if isinstance(error, BodyEnd) or self._state.broken_off is not None:
             return None
+        if watch is not None and watch.expired and watch.absorbs():
+            return watch.failure
         if isinstance(error, asyncio.CancelledError):
-            if watch is not None and watch.absorbs():
-                return watch.failure
             if flight.task is not None and flight.task.cancelling() > flight.cancels:
                 return None
             return AttemptFailure(FailureKind.ADAPTER, "ADAPTER_CANCELLED", "the adapter cancelled its own send")
@@ -231,7 +231,7 @@ class _TurnWatch:
     def absorbs(self) -> bool:
         """Take the deadline's own cancellation back; False when the task was also cancelled by somebody else."""
         task = self._flight.task
-        return self.expired and task is not None and task.uncancel() <= self._flight.cancels
+        return task is not None and task.uncancel() <= self._flight.cancels
 
     def stop(self) -> None:
         self._handle.cancel()
