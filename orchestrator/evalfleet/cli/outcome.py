@@ -7,28 +7,15 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from evalfleet.api.options import CaseFilter
 from evalfleet.cli.application import Application
 from evalfleet.cli.report_files import Format, render, write_pieces
 from evalfleet.cli.surface import RunHandle
-from evalfleet.model.report import CaseView
-from evalfleet.model.verdict import CaseStatus
 from evalfleet.reports.exit_code import ExitCode, exit_code
 from evalfleet.reports.json_report import report_value
-from evalfleet.reports.model import ReportModel, build_report
 from evalfleet.reports.text import render_text
 
 #: Where the files of `reporters` go, below the current directory, in a folder a run.
 REPORTS = "reports"
-
-#: Cases worth naming one by one, and how many of them.
-NOTABLE = CaseFilter(statuses=(CaseStatus.FAILED, CaseStatus.ERRORED, CaseStatus.BLOCKED), limit=30)
-
-
-async def report_of(run: RunHandle) -> ReportModel:
-    """The run's report with its first cases that did not pass."""
-    notable: list[CaseView] = [case async for case in run.cases(NOTABLE)]
-    return build_report(await run.aggregate(), tuple(notable))
 
 
 @contextmanager
@@ -50,7 +37,7 @@ def telling_how_to_resume(application: Application) -> Generator[Callable[[str],
 
 async def conclude(application: Application, run: RunHandle) -> ExitCode:
     """Print the summary of a run that ended, and write the files that its experiment asks for."""
-    report = await report_of(run)
+    report = await run.report()
     if application.json:
         application.value(report_value(report))
     else:

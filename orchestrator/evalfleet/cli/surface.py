@@ -9,7 +9,8 @@ from typing import Protocol, Self
 
 from evalfleet.api.options import CaseFilter, DeleteOptions, PlanOptions, ResumeOptions, SubmitOptions
 from evalfleet.api.preview import Preview
-from evalfleet.model.report import AttemptDetail, AttemptView, CaseView, RunAggregate, RunInfo, RunProgress
+from evalfleet.model.report import AttemptDetail, AttemptView, CaseView, RunInfo, RunProgress
+from evalfleet.reports.model import ReportModel
 
 Observer = Callable[[RunProgress], None]
 
@@ -28,7 +29,9 @@ class RunHandle(Protocol):
 
     async def info(self) -> RunInfo: ...
 
-    async def aggregate(self) -> RunAggregate: ...
+    async def report(self) -> ReportModel:
+        """The run's report with its first cases that did not pass."""
+        ...
 
     async def progress(self) -> RunProgress | None:
         """The live counters, None when the run has not started to count."""

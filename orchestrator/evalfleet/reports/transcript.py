@@ -61,6 +61,8 @@ def _head(case: CaseView, view: AttemptView) -> Iterator[str]:
         earned = "unknown" if case.earned is None else f"{case.earned:g} points"
         facts.append(f"score {earned} ({case.score_state.value})")
     yield "  " + " · ".join(facts)
+    if case.carried_from is not None:
+        yield f"  carried from run {case.carried_from[0]}"
     if view.message:
         yield from block("  ", visible(view.message))
 

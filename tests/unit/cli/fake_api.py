@@ -35,6 +35,7 @@ from evalfleet.planning.select import Narrowing
 from evalfleet.plugins import adapter_factories
 from evalfleet.processes import SystemSpawner
 from evalfleet.reports.classes import class_of
+from evalfleet.reports.model import ReportModel, build_report
 
 
 @dataclass
@@ -89,6 +90,10 @@ class FakeRun:
             ),
         )
 
+    async def report(self) -> ReportModel:
+        notable = CaseFilter(statuses=(CaseStatus.FAILED, CaseStatus.ERRORED, CaseStatus.BLOCKED))
+        return build_report(await self.aggregate(), tuple([case async for case in self.cases(notable)]))
+
     async def progress(self) -> RunProgress | None:
         return self.live
 
@@ -107,7 +112,7 @@ class FakeRun:
                 yield case
 
     async def attempts(self, case: int) -> Sequence[AttemptView]:
-        return [self.details[case].view] if case in self.details else []
+        return [self.details[case].view] if self.cases_[case].attempts else []
 
     async def attempt(self, case: int, number: int | None = None) -> AttemptDetail:
         return self.details[case]
@@ -203,8 +208,14 @@ def as_api(fake: FakeApi) -> Api:
 
 
 def case(ordinal: int, status: CaseStatus = CaseStatus.PASSED, **fields: Any) -> CaseView:
-    values: dict[str, Any] = {"arm": "small", "eval_id": f"sql/{ordinal:04}", "style": Style.PASS, "repetition": 0}
-    return CaseView(ordinal=ordinal, status=status, attempts=1, **{**values, **fields})
+    values: dict[str, Any] = {
+        "arm": "small",
+        "eval_id": f"sql/{ordinal:04}",
+        "style": Style.PASS,
+        "repetition": 0,
+        "attempts": 1,
+    }
+    return CaseView(ordinal=ordinal, status=status, **{**values, **fields})
 
 
 def detail(ordinal: int, said: str, verdict: Verdict = Verdict.PASSED) -> AttemptDetail:

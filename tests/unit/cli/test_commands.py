@@ -228,11 +228,20 @@ def test_show_one_case(reference: str, shell: Shell, mixed: FakeRun) -> None:
 
 
 def test_show_one_case_that_never_ran(shell: Shell, with_run: AddRun) -> None:
-    with_run(FakeRun([case(0, CaseStatus.BLOCKED, code="EXTERNAL_WRITE_NOT_ALLOWED", message="no\twrites")]))
+    with_run(
+        FakeRun([case(0, CaseStatus.BLOCKED, attempts=0, code="EXTERNAL_WRITE_NOT_ALLOWED", message="no\twrites")])
+    )
     assert shell("show", "7f3", "0") == 0
     assert shell.out == "sql/0000 #1 · arm small · blocked (EXTERNAL_WRITE_NOT_ALLOWED)\n  no\twrites\n"
     shell("show", "7f3", "0", "--json")
     assert shell.values[0]["attempt"] is None
+
+
+def test_show_one_case_that_is_carried(shell: Shell, with_run: AddRun) -> None:
+    with_run(FakeRun([case(0, attempts=0, carried_from=("other", 7))], {0: detail(0, "said in the other run")}))
+    assert shell("show", "7f3", "0") == 0
+    assert "  carried from run other" in shell.out
+    assert "assistant said in the other run" in shell.out
 
 
 def test_show_parts(shell: Shell, mixed: FakeRun) -> None:

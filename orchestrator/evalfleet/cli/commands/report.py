@@ -8,7 +8,6 @@ import click
 
 from evalfleet.cli import options
 from evalfleet.cli.application import Application, pass_application
-from evalfleet.cli.outcome import report_of
 from evalfleet.cli.report_files import Format, render, write_pieces
 
 
@@ -49,7 +48,7 @@ def command(application: Application, run: str, formats: tuple[Format, ...], out
 
 async def _report(application: Application, run: str, formats: tuple[Format, ...], output: Path | None) -> None:
     async with await application.api.open_run(run) as handle:
-        report = await report_of(handle)
+        report = await handle.report()
         for form in formats:
             pieces = render(form, report, handle)
             if output is None:

@@ -6,7 +6,6 @@ import click
 
 from evalfleet.cli import options
 from evalfleet.cli.application import Application, pass_application
-from evalfleet.cli.outcome import report_of
 from evalfleet.cli.progress import progress_line
 from evalfleet.errors import ConfigurationError
 from evalfleet.model.verdict import RunStatus
@@ -25,7 +24,7 @@ def command(application: Application, run: str | None) -> None:
 
 async def _status(application: Application, run: str | None) -> None:
     async with await application.api.open_run(run or await _newest(application)) as handle:
-        report = await report_of(handle)
+        report = await handle.report()
         progress = await handle.progress()
     live = progress if report.run.status is RunStatus.RUNNING and not report.run.interrupted else None
     if application.json:

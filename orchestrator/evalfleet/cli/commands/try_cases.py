@@ -10,7 +10,7 @@ import click
 from evalfleet.api.options import CaseFilter, SubmitOptions
 from evalfleet.cli import options
 from evalfleet.cli.application import Application, pass_application
-from evalfleet.cli.outcome import report_of
+from evalfleet.cli.cases import has_evidence
 from evalfleet.cli.surface import RunHandle
 from evalfleet.reports.evidence_value import detail_value
 from evalfleet.reports.exit_code import ExitCode, exit_code
@@ -50,7 +50,7 @@ async def _try(
             await _print_values(application, run)
         else:
             await _print_transcripts(application, run, parts)
-        report = await report_of(run)
+        report = await run.report()
     if application.json:
         application.value({"event": "report", **report_value(report)})
     else:
@@ -61,14 +61,14 @@ async def _try(
 async def _print_values(application: Application, run: RunHandle) -> None:
     """One line a case, with the whole evidence: the one place where a program gets all of it unasked."""
     async for case in run.cases(CaseFilter()):
-        detail = await run.attempt(case.ordinal) if case.attempts else None
+        detail = await run.attempt(case.ordinal) if has_evidence(case) else None
         shown = None if detail is None else detail_value(detail)
         application.value({"event": "case", "case": case_value(case, text=True), "attempt": shown})
 
 
 async def _print_transcripts(application: Application, run: RunHandle, parts: TranscriptParts) -> None:
     async for case in run.cases(CaseFilter()):
-        if case.attempts:
+        if has_evidence(case):
             application.lines(render_transcript(case, await run.attempt(case.ordinal), parts))
         else:
             application.lines(render_case(case))

@@ -6,7 +6,6 @@ import click
 
 from evalfleet.cli import options
 from evalfleet.cli.application import Application, pass_application
-from evalfleet.cli.outcome import report_of
 from evalfleet.cli.progress import ProgressDisplay
 from evalfleet.reports.exit_code import ExitCode, exit_code
 from evalfleet.reports.json_report import progress_value, report_value
@@ -32,7 +31,7 @@ async def _watch(application: Application, run: str) -> ExitCode:
             if application.json:
                 application.value({"event": "progress", **progress_value(progress)})
     async with await application.api.open_run(run) as handle:
-        report = await report_of(handle)
+        report = await handle.report()
     if application.json:
         application.value({"event": "report", **report_value(report)})
     else:
