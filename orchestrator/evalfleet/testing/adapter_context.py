@@ -53,7 +53,7 @@ class FakeSessionState:
 class FakeContext:
     """One conversation line's `AdapterContext`. Every attribute may be set; `logged` keeps what was logged.
 
-    `limit` is the time for all sends together, in seconds from now; `deadline` is what is left of it.
+    `limit` is the time for all sends from now on, in seconds; `deadline` is what is left of it.
     """
 
     def __init__(self, *, limit: float | None = None, clock: Clock | None = None) -> None:
@@ -71,7 +71,12 @@ class FakeContext:
         self.cancelled = False
         self.logged: list[str] = []
         self.given_sandbox: Sandbox | None = None
-        self._ends_at = None if limit is None else self.clock.monotonic() + limit
+        self._ends_at: float | None = None
+        self.limit(limit)
+
+    def limit(self, seconds: float | None) -> None:
+        """Give all sends from now on so many seconds together; None for no limit."""
+        self._ends_at = None if seconds is None else self.clock.monotonic() + seconds
 
     @property
     def deadline(self) -> float | None:

@@ -87,7 +87,10 @@ def echo(request: Request) -> dict[str, Any]:
 
 
 def streamed(document: Mapping[str, Any], size: int = 16) -> Reply:
-    """A completion as server-sent events: text and arguments in pieces of `size` characters, usage at the end."""
+    """A completion as server-sent events, usage at the end.
+
+    Text and arguments come in pieces of `size` characters, longer ones when a text would make more than 256.
+    """
     choice = document["choices"][0]
     message = dict(choice["message"])
     deltas: list[dict[str, Any]] = [{"role": "assistant"}]
@@ -114,4 +117,5 @@ def sse(data: str) -> bytes:
 
 
 def _cut(text: str, size: int) -> list[str]:
+    size = max(size, len(text) // 256)
     return [text[start : start + size] for start in range(0, len(text), size)]

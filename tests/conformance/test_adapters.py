@@ -1,0 +1,393 @@
+"""Every shipped adapter passes the public suite, against real local servers; and the suite refuses what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import SkipTest
+
+import pytest
+
+from evalfleet.errors import FailureKind, SendFailure
+from evalfleet.model.agent import agent
+from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, complete, partial, unavailable
+from evalfleet.model.events import (
+    Event,
+    Message,
+    OperationFinished,
+    OperationKind,
+    OperationStarted,
+    OperationStatus,
+    Role,
+)
+from evalfleet.model.tool import ToolRejected, tool
+from evalfleet.model.turn import Turn, TurnInput
+from evalfleet.model.usage import Usage
+from evalfleet.ports import Adapter, AdapterContext
+from evalfleet.testing.adapter_context import FakeContext
+from evalfleet.testing.adapter_suite import Absent, Probes, adapter_suite, operation_problems
+from evalfleet.testing.http_endpoint import HttpEndpoint, Reply, Request, json_reply
+from evalfleet.testing.model_endpoint import ModelEndpoint, Scripted, completion, echo, tool_call
+from evalfleet_adapters.http import HttpAdapter, HttpOptions
+from evalfleet_adapters.openai import OpenAIAdapter
+from evalfleet_adapters.openai_options import OpenAIOptions
+from evalfleet_adapters.python import PythonAdapter
+from evalfleet_adapters.scripted import ScriptedAdapter, ScriptedOptions
+
+OUTCOMES = {"ok": OperationStatus.COMPLETED, "fail": OperationStatus.FAILED, "reject": OperationStatus.REJECTED}
+USAGE = Usage(input_tokens=1, output_tokens=1, requests=1)
+
+#: What every agent below understands.
+PROBES = Probes(
+    tool_succeeds="use ok",
+    tool_fails="use fail",
+    tool_rejected="use reject",
+    two_tools="use ok fail",
+    echo=lambda text: text,
+    endless="forever",
+    fails="break",
+    remember=lambda word: f"remember {word}",
+    recall="recall",
+)
+
+
+# --- python ---------------------------------------------------------------------------------------------------
+
+
+class Conversation:
+    """An agent with tools and a memory, asynchronous."""
+
+    def __init__(self, ctx: AdapterContext) -> None:
+        self.ctx = ctx
+        self.heard: list[str] = []
+
+    async def send(self, turn: TurnInput) -> Turn:
+        self.heard.append(turn.text)
+        if turn.text == "forever":
+            await asyncio.Event().wait()
+        if turn.text == "break":
+            raise ZeroDivisionError("broken on order")
+        events: list[Event] = []
+        if turn.text.startswith("use "):
+            names = turn.text.split()[1:]
+            events += [OperationStarted(name, name, {}) for name in names]
+            events += [OperationFinished(name, OUTCOMES[name]) for name in names]
+        reply = " ".join(self.heard) if turn.text == "recall" else turn.text
+        return Turn(reply=reply, events=(*events, Message(Role.ASSISTANT, reply)), usage=USAGE)
+
+
+class BlockingConversation:
+    """The same, synchronous: it runs in threads."""
+
+    def __init__(self, ctx: AdapterContext) -> None:
+        self._inner = Conversation(ctx)
+
+    def send(self, turn: TurnInput) -> Turn:
+        if turn.text == "forever":
+            threading.Event().wait(5)
+        return asyncio.run(self._inner.send(turn))
+
+
+def python_adapter(target: Callable[..., Any]) -> PythonAdapter:
+    return PythonAdapter(agent(coverage=COMPLETE_COVERAGE)(target))
+
+
+TestPython = adapter_suite(lambda: python_adapter(Conversation), probes=replace(PROBES, fails_kind=FailureKind.AGENT))
+TestBlockingPython = adapter_suite(
+    lambda: python_adapter(BlockingConversation), probes=replace(PROBES, fails_kind=FailureKind.AGENT)
+)
+
+
+# --- scripted -------------------------------------------------------------------------------------------------
+
+
+def scripted_adapter() -> ScriptedAdapter:
+    def call(name: str) -> dict[str, Any]:
+        return {"name": name, "status": OUTCOMES[name].value}
+
+    rules = [
+        {"pattern": "^use ok fail$", "tools": [call("ok"), call("fail")], "reply": "used"},
+        *({"pattern": f"^use {name}$", "tools": [call(name)], "reply": "used"} for name in OUTCOMES),
+        {"pattern": "^forever$", "hang": True},
+        {"pattern": "^break$", "fail": {"kind": "provider"}},
+    ]
+    return ScriptedAdapter(ScriptedOptions.model_validate({"rules": rules}))
+
+
+TestScripted = adapter_suite(
+    scripted_adapter, probes=replace(PROBES, remember=Absent("it has no memory"), recall=Absent("it has no memory"))
+)
+
+
+# --- http -----------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def http_adapter() -> AsyncGenerator[Adapter, None]:
+    threads: dict[str, list[str]] = {}
+
+    def answer(request: Request) -> Reply:
+        text, thread = request.json["text"], request.json.get("session") or f"t{len(threads)}"
+        heard = threads.setdefault(thread, [])
+        heard.append(text)
+        if text in ("forever", "break"):
+            return Reply(silent=text == "forever", status=500)
+        calls = [
+            {"id": name, "tool": name, "state": OUTCOMES[name].value, "result": 1}
+            for name in (text.split()[1:] if text.startswith("use ") else ())
+        ]
+        reply = " ".join(heard) if text == "recall" else text
+        usage = {"in": len(text), "out": len(reply)}
+        return json_reply({"answer": reply, "thread": thread, "calls": calls, "state": "completed", "usage": usage})
+
+    response = {
+        "reply": "answer",
+        "session": "thread",
+        "status": "state",
+        "usage": {"input_tokens": "usage.in", "output_tokens": "usage.out"},
+        "tools": {"items": "calls", "id": "id", "name": "tool", "status": "state", "output": "result"},
+    }
+    async with HttpEndpoint(answer) as endpoint:
+        adapter = HttpAdapter(HttpOptions.model_validate({"url": endpoint.url, "response": response}))
+        yield adapter
+        await adapter.close()
+
+
+TestHttp = adapter_suite(http_adapter, probes=PROBES)
+
+
+# --- openai ---------------------------------------------------------------------------------------------------
+
+
+@tool
+def ok() -> str:
+    return "fine"
+
+
+@tool
+async def fail() -> str:
+    raise ZeroDivisionError("broken on order")
+
+
+@tool
+def reject() -> str:
+    raise ToolRejected("not allowed")
+
+
+def model(request: Request) -> Scripted:
+    messages = request.json["messages"]
+    text = messages[-1]["content"]
+    if messages[-1]["role"] == "tool":
+        return "used"
+    if text in ("forever", "break"):
+        return Reply(silent=text == "forever", status=500)
+    if text == "recall":
+        return " ".join(message["content"] for message in messages)
+    if text.startswith("use "):
+        return completion(None, calls=[tool_call(name, {}, name) for name in text.split()[1:]])
+    return echo(request)
+
+
+def openai_adapter(**options: Any) -> Any:
+    @asynccontextmanager
+    async def make() -> AsyncGenerator[Adapter, None]:
+        async with ModelEndpoint(otherwise=model) as endpoint:
+            given = OpenAIOptions.model_validate({"base_url": endpoint.base_url, **options})
+            adapter = OpenAIAdapter("m", given, (ok, fail, reject))
+            yield adapter
+            await adapter.close()
+
+    return make
+
+
+TestOpenAI = adapter_suite(openai_adapter(), probes=PROBES)
+TestOpenAIStream = adapter_suite(openai_adapter(stream=True), probes=PROBES)
+
+
+# --- the suite itself -----------------------------------------------------------------------------------------
+
+Spoil = Callable[[Turn], Turn]
+
+
+def lose(*lost: str) -> Spoil:
+    """An adapter that drops the events of these operations."""
+    return lambda turn: replace(
+        turn, events=tuple(e for e in turn.events if getattr(e, "operation_id", None) not in lost)
+    )
+
+
+def events(change: Callable[[list[Event]], list[Event]]) -> Spoil:
+    return lambda turn: replace(turn, events=tuple(change(list(turn.events))))
+
+
+def spoiled(spoil: Spoil) -> type[Any]:
+    class Spoiled(Conversation):
+        async def send(self, turn: TurnInput) -> Turn:
+            return spoil(await super().send(turn))
+
+    return Spoiled
+
+
+class Forgetful(Conversation):
+    async def send(self, turn: TurnInput) -> Turn:
+        self.heard.clear()
+        return await super().send(turn)
+
+
+class Leaky(Conversation):
+    heard_by_all: list[str] = []  # noqa: RUF012 - shared on purpose
+
+    def __init__(self, ctx: AdapterContext) -> None:
+        super().__init__(ctx)
+        self.heard = self.heard_by_all
+
+
+class Deaf(Conversation):
+    async def send(self, turn: TurnInput) -> Turn:
+        if turn.text != "forever":
+            return await super().send(turn)
+        end = asyncio.get_running_loop().time() + 3
+        while asyncio.get_running_loop().time() < end:
+            try:
+                await asyncio.sleep(0.1)
+            except asyncio.CancelledError:
+                continue
+        return Turn(reply="late")
+
+
+class Quick(Conversation):
+    async def send(self, turn: TurnInput) -> Turn:
+        return Turn(reply="already", usage=USAGE) if turn.text == "forever" else await super().send(turn)
+
+
+class Blameless(Conversation):
+    async def send(self, turn: TurnInput) -> Turn:
+        if turn.text == "break":
+            raise SendFailure("", kind=FailureKind.PROVIDER, code="")
+        return await super().send(turn)
+
+
+class Silent(Conversation):
+    async def send(self, turn: TurnInput) -> Turn:
+        return Turn(usage=USAGE)
+
+
+class Uncounted(Conversation):
+    async def send(self, turn: TurnInput) -> Turn:
+        return Turn(reply="x")
+
+
+OPEN_START = OperationStarted("a", "a")
+CLOSE = OperationFinished("a")
+
+
+@pytest.mark.parametrize(
+    ("check", "target", "says"),
+    [
+        ("a_tool_that_succeeds_is_recorded", spoiled(lose("ok")), "0 tool calls finished"),
+        ("a_tool_that_fails_is_recorded", spoiled(lose("fail")), "0 tool calls finished"),
+        ("a_rejected_tool_is_recorded", spoiled(lose("reject")), "0 tool calls finished"),
+        ("a_rejected_tool_is_recorded",
+         spoiled(events(lambda found: [OperationFinished(e.operation_id, OperationStatus.FAILED)
+                                       if isinstance(e, OperationFinished) else e for e in found])),
+         "recorded as failed, not as rejected"),
+        ("two_tools_at_the_same_time_are_both_recorded", spoiled(lose("fail")), "1 calls started and 1 finished"),
+        ("two_tools_at_the_same_time_are_both_recorded",
+         spoiled(events(lambda found: [replace(e, operation_id="0") for e in found if not isinstance(e, Message)])),
+         "started again before it finished"),
+        ("a_plain_turn_is_well_formed", spoiled(events(lambda _: [CLOSE])), "finishes without a start"),
+        ("a_plain_turn_is_well_formed", spoiled(events(lambda found: [Message(Role.USER, "Say hello."), *found])),
+         "the engine records it itself"),
+        ("a_plain_turn_is_well_formed", Silent, "a plain turn says nothing"),
+        ("a_plain_turn_is_well_formed", Uncounted, "tokens are unknown"),
+        ("sessions_know_nothing_of_each_other", Forgetful, "forgets its own turns"),
+        ("sessions_know_nothing_of_each_other", Leaky, "knows another's turns"),
+        ("sessions_at_the_same_time_get_their_own_answers", spoiled(lambda turn: replace(turn, reply="x", events=())),
+         "answers went to the wrong sessions"),
+        ("any_text_goes_there_and_back",
+         spoiled(events(lambda found: [Message(Role.ASSISTANT, e.text.replace("\0", ""))
+                                       if isinstance(e, Message) else e for e in found])),
+         "came back as"),
+        ("a_large_reply_comes_whole",
+         spoiled(events(lambda found: [replace(e, text=e.text[:65_536]) for e in found if isinstance(e, Message)])),
+         "came back with 65536"),
+        ("a_cancelled_send_ends_at_once_and_harms_no_other", Deaf, "still runs after"),
+        ("a_cancelled_send_ends_at_once_and_harms_no_other", Quick, "ended by itself"),
+        ("the_deadline_is_respected", Deaf, "after its deadline"),
+        ("the_deadline_is_respected", Quick, "the send succeeded"),
+        ("a_failure_names_who_is_to_blame", Conversation, "blamed on agent, not on provider"),
+        ("a_failure_names_who_is_to_blame", Blameless, "needs a code and a message"),
+    ],
+)  # fmt: skip
+def test_the_suite_refuses(check: str, target: Any, says: str) -> None:
+    suite = adapter_suite(lambda: python_adapter(target), probes=PROBES)()
+    with pytest.raises(AssertionError, match=re.escape(says)):
+        getattr(suite, f"test_{check}")()
+
+
+class Upgrading(Conversation):
+    async def send(self, turn: TurnInput) -> Turn:
+        return replace(await super().send(turn), coverage={Channel.ACTIONS: complete})
+
+
+def test_the_suite_refuses_an_upgrade_of_coverage() -> None:
+    declared = replace(COMPLETE_COVERAGE, actions=partial("some are hidden"))
+    suite = adapter_suite(lambda: PythonAdapter(agent(coverage=declared)(Upgrading)))()
+    with pytest.raises(AssertionError, match="the turn upgrades actions"):
+        suite.test_a_plain_turn_is_well_formed()
+
+
+@pytest.mark.parametrize("probe", ["tool_succeeds", "tool_fails", "tool_rejected", "two_tools"])
+def test_complete_actions_must_be_shown(probe: str) -> None:
+    check = {
+        "tool_succeeds": "test_a_tool_that_succeeds_is_recorded",
+        "tool_fails": "test_a_tool_that_fails_is_recorded",
+        "tool_rejected": "test_a_rejected_tool_is_recorded",
+        "two_tools": "test_two_tools_at_the_same_time_are_both_recorded",
+    }[probe]
+    unshown = replace(PROBES, **{probe: None})
+    with pytest.raises(AssertionError, match=f"actions complete: give the probe {probe}"):
+        getattr(adapter_suite(lambda: python_adapter(Conversation), probes=unshown)(), check)()
+    excused = replace(PROBES, **{probe: Absent("nobody can refuse")})
+    with pytest.raises(SkipTest, match="nobody can refuse"):
+        getattr(adapter_suite(lambda: python_adapter(Conversation), probes=excused)(), check)()
+    for entry in (partial("some"), unavailable("none")):
+        incomplete = PythonAdapter(agent(coverage=replace(COMPLETE_COVERAGE, actions=entry))(Conversation))
+        with pytest.raises(SkipTest):
+            getattr(adapter_suite(lambda made=incomplete: made, probes=unshown)(), check)()
+
+
+@pytest.mark.parametrize(
+    ("found", "problems"),
+    [
+        ([OPEN_START, CLOSE, OPEN_START, CLOSE], []),
+        ([OPEN_START], []),
+        ([CLOSE, OPEN_START], ["operation 'a' finishes without a start"]),
+        ([OPEN_START, OPEN_START], ["operation 'a' is started again before it finished"]),
+        ([OPEN_START, OperationFinished("a", kind=OperationKind.SUBAGENT)],
+         ["operation 'a' starts as tool and finishes as subagent"]),
+        ([OPEN_START, OperationFinished("a", OperationStatus.PENDING)], ["operation 'a' finishes as pending"]),
+    ],
+)  # fmt: skip
+def test_operations_pair_up(found: list[Event], problems: list[str]) -> None:
+    assert operation_problems(found) == problems
+
+
+def test_a_context_of_the_authors_own_reaches_the_agent() -> None:
+    def context() -> FakeContext:
+        made = FakeContext()
+        made.model = "m"
+        return made
+
+    @agent(coverage=COMPLETE_COVERAGE)
+    async def names_its_model(turn: TurnInput, ctx: AdapterContext) -> Turn:
+        return Turn(reply=ctx.model, usage=USAGE)
+
+    adapter_suite(lambda: PythonAdapter(names_its_model), context=context)().test_a_plain_turn_is_well_formed()
+    with pytest.raises(AssertionError, match="says nothing"):
+        adapter_suite(lambda: PythonAdapter(names_its_model))().test_a_plain_turn_is_well_formed()
