@@ -22,8 +22,11 @@ WAITING = (
     f"{ENGINE}/scheduling/ray_*.py",
     *(f"{ENGINE}/store/{name}.py" for name in ("embedded", "lifeline", "server")),
 )
-#: What a user names: an entry point, a command, an agent in `module:attribute`.
-BY_NAME = (f"{ENGINE}/plugins.py", f"{ENGINE}/cli/main.py", "adapters/evalfleet_adapters/entries.py")
+#: Loading what a user names when it is used: a public name, an entry point, a command, an agent's `module:attribute`.
+BY_NAME = (
+    *(f"{ENGINE}/{name}.py" for name in ("__init__", "plugins", "cli/main")),
+    "adapters/evalfleet_adapters/entries.py",
+)
 CLOCK = (f"{ENGINE}/clock.py", f"{ENGINE}/testing/fakes.py")
 
 #: What an expression ends in, where it may stand, and what to use instead.

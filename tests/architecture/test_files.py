@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
-import types
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import evalfleet
 from tests.architecture.source import ROOT, TOP_LEVEL, committed_files
 
 DOCUMENTS = [path for path in committed_files() if path.suffix == ".md"]
@@ -86,12 +87,19 @@ def test_top_level_directories_are_not_packages() -> None:
     assert [top for top in TOP_LEVEL if (ROOT / top / "__init__.py").exists()] == []
 
 
-def test_the_public_surface_is_deliberate() -> None:
-    package = importlib.import_module("evalfleet")
-    public = {
-        name
-        for name, value in vars(package).items()
-        if not name.startswith("_") and not isinstance(value, types.ModuleType) and name != "annotations"
+def test_the_public_surface_is_deliberate_and_lazy_names_are_what_type_checkers_see() -> None:
+    """`__all__`, the lazy loader's table and the imports that only type checkers read name the same things."""
+    tree = ast.parse(Path(evalfleet.__file__).read_text(encoding="utf-8"))
+    guarded = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.name: node.module for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
-    assert list(package.__all__) == sorted(package.__all__)
-    assert public == set(package.__all__)
+    loaded = {name: getattr(evalfleet, name) for name in evalfleet.__all__}
+    assert sorted(seen) == sorted(loaded) == sorted(dir(evalfleet))
+    for name, module in seen.items():
+        assert loaded[name] is getattr(importlib.import_module(module), name)
+
+
+def test_an_unknown_public_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="define_evil"):
+        evalfleet.define_evil  # noqa: B018 - looking it up is the point

@@ -16,7 +16,7 @@ ENGINE = "orchestrator/evalfleet"
 
 #: Where each dependency may be imported, as file patterns.
 HOMES = {
-    "ray": (f"{ENGINE}/scheduling/ray_*.py", f"{ENGINE}/cli/ray_*.py"),
+    "ray": (f"{ENGINE}/scheduling/ray_*.py", f"{ENGINE}/api/ray_*.py"),
     "sqlalchemy": (f"{ENGINE}/store/*",),
     "psycopg": (f"{ENGINE}/store/*",),
     "alembic": (f"{ENGINE}/store/*",),
