@@ -5,12 +5,14 @@ Groups: `evalfleet.adapters` (an `AdapterFactory` each) and `evalfleet.sandboxes
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, distributions, entry_points
+from types import ModuleType
 from typing import Any, Generic, TypeVar, cast
 
-from evalfleet.errors import ConfigurationError, describe
+from evalfleet.errors import ConfigurationError, InfrastructureError, describe
 from evalfleet.ports import AdapterFactory, SandboxFactory
 
 ADAPTERS = "evalfleet.adapters"
@@ -96,3 +98,14 @@ def installed_packages() -> dict[str, str]:
 
 def _owner(point: EntryPoint) -> str:
     return point.dist.name if point.dist is not None else "an unnamed package"
+
+
+def ray_engine() -> ModuleType:
+    """`evalfleet.api.ray_engine`, which imports Ray: only who runs on Ray pays for that.
+
+    Raises InfrastructureError when Ray can't be imported here.
+    """
+    try:
+        return importlib.import_module("evalfleet.api.ray_engine")
+    except ImportError as error:
+        raise InfrastructureError(f"Ray can't be imported here: {error}") from error

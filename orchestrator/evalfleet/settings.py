@@ -74,3 +74,8 @@ def _state_dir(known: Mapping[str, str]) -> Path:
     except KeyError as error:
         raise ConfigurationError(f"this user has no home directory: set {HOME} to a writable one") from error
     return Path(home) / ".local" / "state" / "evalfleet"
+
+
+def own_environment() -> dict[str, str]:
+    """This process's environment, for children that are to see the same."""
+    return dict(os.environ)

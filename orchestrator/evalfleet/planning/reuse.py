@@ -23,13 +23,17 @@ class ActionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What an earlier run of the project knows of a Case. `parts` are that run's fingerprint parts for it."""
+    """What an earlier run of the project knows of a Case. `parts` are that run's fingerprint parts for it.
+
+    `executed_by` is the run whose attempt it is, another one than `run` when that had carried it.
+    """
 
     run: str
     ordinal: int
     status: CaseStatus
     fingerprint: str | None
     attempt: int | None = None
+    executed_by: str | None = None
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
 
 

@@ -25,6 +25,9 @@ from evalfleet.model.record import (
 from evalfleet.scheduling.events import StopAsked
 from evalfleet.scheduling.messages import Grant, WorkerCommand
 
+#: Seconds without a new call after which a worker that holds leases counts as stalled.
+STALL_LIMIT = 5.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPolicy:
@@ -49,7 +52,7 @@ class RunPolicy:
     hold: float = 5.0
     tick: float = 0.5
     kill_grace: float = 10.0
-    stall_limit: float = 5.0
+    stall_limit: float = STALL_LIMIT
     announce_after: float = 1.0
     backoff_base: float = 1.0
     backoff_cap: float = 60.0

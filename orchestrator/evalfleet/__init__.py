@@ -1,0 +1,225 @@
+"""What authors of evals and agents import, and the Python API over runs.
+
+Every name is loaded from its home when it is first used, so that importing any part of evalfleet costs only that
+part.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evalfleet.api.programmatic import Run, open, run, run_sync, watch
+    from evalfleet.assertions.commands import command_match
+    from evalfleet.assertions.matchers import (
+        all_of,
+        any_of,
+        approx,
+        command_succeeded,
+        define_match,
+        define_score_match,
+        equals,
+        excludes,
+        has_sections,
+        includes,
+        includes_url,
+        is_defined,
+        is_false,
+        is_true,
+        json_match,
+        negate,
+        one_of,
+        pattern,
+        references_any_path,
+        satisfies,
+        similarity,
+    )
+    from evalfleet.assertions.schema_match import matches
+    from evalfleet.assertions.tools import event_match, tool_match
+    from evalfleet.errors import DefinitionError, EvalfleetError, FailureKind, SendFailure
+    from evalfleet.execution.context import ScoreT, SyncT, T
+    from evalfleet.model.agent import agent, sandbox_agent
+    from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, Coverage, complete, partial, unavailable
+    from evalfleet.model.definition import Resources, SandboxSpec
+    from evalfleet.model.events import (
+        Compaction,
+        ContextInjected,
+        ErrorReported,
+        InputOption,
+        InputRequested,
+        Message,
+        OperationFinished,
+        OperationKind,
+        OperationStarted,
+        OperationStatus,
+        Role,
+        SkillLoaded,
+        Thinking,
+    )
+    from evalfleet.model.tool import tool
+    from evalfleet.model.turn import InputFile, InputResponse, Turn, TurnInput, TurnStatus
+    from evalfleet.model.usage import Usage
+    from evalfleet.planning.dataset import Dataset
+    from evalfleet.planning.define import define_eval, define_score_eval
+    from evalfleet.ports import AdapterContext
+
+_HOMES = {
+    "Run": "evalfleet.api.programmatic",
+    "open": "evalfleet.api.programmatic",
+    "run": "evalfleet.api.programmatic",
+    "run_sync": "evalfleet.api.programmatic",
+    "watch": "evalfleet.api.programmatic",
+    "command_match": "evalfleet.assertions.commands",
+    "all_of": "evalfleet.assertions.matchers",
+    "any_of": "evalfleet.assertions.matchers",
+    "approx": "evalfleet.assertions.matchers",
+    "command_succeeded": "evalfleet.assertions.matchers",
+    "define_match": "evalfleet.assertions.matchers",
+    "define_score_match": "evalfleet.assertions.matchers",
+    "equals": "evalfleet.assertions.matchers",
+    "excludes": "evalfleet.assertions.matchers",
+    "has_sections": "evalfleet.assertions.matchers",
+    "includes": "evalfleet.assertions.matchers",
+    "includes_url": "evalfleet.assertions.matchers",
+    "is_defined": "evalfleet.assertions.matchers",
+    "is_false": "evalfleet.assertions.matchers",
+    "is_true": "evalfleet.assertions.matchers",
+    "json_match": "evalfleet.assertions.matchers",
+    "negate": "evalfleet.assertions.matchers",
+    "one_of": "evalfleet.assertions.matchers",
+    "pattern": "evalfleet.assertions.matchers",
+    "references_any_path": "evalfleet.assertions.matchers",
+    "satisfies": "evalfleet.assertions.matchers",
+    "similarity": "evalfleet.assertions.matchers",
+    "matches": "evalfleet.assertions.schema_match",
+    "event_match": "evalfleet.assertions.tools",
+    "tool_match": "evalfleet.assertions.tools",
+    "DefinitionError": "evalfleet.errors",
+    "EvalfleetError": "evalfleet.errors",
+    "FailureKind": "evalfleet.errors",
+    "SendFailure": "evalfleet.errors",
+    "ScoreT": "evalfleet.execution.context",
+    "SyncT": "evalfleet.execution.context",
+    "T": "evalfleet.execution.context",
+    "agent": "evalfleet.model.agent",
+    "sandbox_agent": "evalfleet.model.agent",
+    "COMPLETE_COVERAGE": "evalfleet.model.coverage",
+    "Channel": "evalfleet.model.coverage",
+    "Coverage": "evalfleet.model.coverage",
+    "complete": "evalfleet.model.coverage",
+    "partial": "evalfleet.model.coverage",
+    "unavailable": "evalfleet.model.coverage",
+    "Resources": "evalfleet.model.definition",
+    "SandboxSpec": "evalfleet.model.definition",
+    "Compaction": "evalfleet.model.events",
+    "ContextInjected": "evalfleet.model.events",
+    "ErrorReported": "evalfleet.model.events",
+    "InputOption": "evalfleet.model.events",
+    "InputRequested": "evalfleet.model.events",
+    "Message": "evalfleet.model.events",
+    "OperationFinished": "evalfleet.model.events",
+    "OperationKind": "evalfleet.model.events",
+    "OperationStarted": "evalfleet.model.events",
+    "OperationStatus": "evalfleet.model.events",
+    "Role": "evalfleet.model.events",
+    "SkillLoaded": "evalfleet.model.events",
+    "Thinking": "evalfleet.model.events",
+    "tool": "evalfleet.model.tool",
+    "InputFile": "evalfleet.model.turn",
+    "InputResponse": "evalfleet.model.turn",
+    "Turn": "evalfleet.model.turn",
+    "TurnInput": "evalfleet.model.turn",
+    "TurnStatus": "evalfleet.model.turn",
+    "Usage": "evalfleet.model.usage",
+    "Dataset": "evalfleet.planning.dataset",
+    "define_eval": "evalfleet.planning.define",
+    "define_score_eval": "evalfleet.planning.define",
+    "AdapterContext": "evalfleet.ports",
+}
+
+__all__ = [
+    "COMPLETE_COVERAGE",
+    "AdapterContext",
+    "Channel",
+    "Compaction",
+    "ContextInjected",
+    "Coverage",
+    "Dataset",
+    "DefinitionError",
+    "ErrorReported",
+    "EvalfleetError",
+    "FailureKind",
+    "InputFile",
+    "InputOption",
+    "InputRequested",
+    "InputResponse",
+    "Message",
+    "OperationFinished",
+    "OperationKind",
+    "OperationStarted",
+    "OperationStatus",
+    "Resources",
+    "Role",
+    "Run",
+    "SandboxSpec",
+    "ScoreT",
+    "SendFailure",
+    "SkillLoaded",
+    "SyncT",
+    "T",
+    "Thinking",
+    "Turn",
+    "TurnInput",
+    "TurnStatus",
+    "Usage",
+    "agent",
+    "all_of",
+    "any_of",
+    "approx",
+    "command_match",
+    "command_succeeded",
+    "complete",
+    "define_eval",
+    "define_match",
+    "define_score_eval",
+    "define_score_match",
+    "equals",
+    "event_match",
+    "excludes",
+    "has_sections",
+    "includes",
+    "includes_url",
+    "is_defined",
+    "is_false",
+    "is_true",
+    "json_match",
+    "matches",
+    "negate",
+    "one_of",
+    "open",
+    "partial",
+    "pattern",
+    "references_any_path",
+    "run",
+    "run_sync",
+    "sandbox_agent",
+    "satisfies",
+    "similarity",
+    "tool",
+    "tool_match",
+    "unavailable",
+    "watch",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'evalfleet' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,63 @@
+"""What any process needs to take part in a run, as plain data that travels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalfleet.model.experiment import Experiment
+from evalfleet.scheduling.state import STALL_LIMIT, RunPolicy
+from evalfleet.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBlueprint:
+    """One run as a worker or coordinator is built from it. No secret is in it, only names of secrets.
+
+    `experiment_file` and `project` are absolute; `snapshot` is the experiment as JSON, `arms` the planned arms'
+    names; `files` maps definition ids to files relative to the project. `memory` bounds a worker in bytes.
+    """
+
+    run: str
+    run_key: int
+    project: str
+    experiment_file: str
+    snapshot: Mapping[str, Any]
+    arms: tuple[str, ...]
+    files: Mapping[str, str]
+    database_url: str
+    artifacts: str
+    state_dir: str
+    failpoint: str | None
+    debugging: bool = False
+    memory: int | None = None
+
+    @property
+    def experiment(self) -> Experiment:
+        return Experiment.from_snapshot(self.snapshot)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the process that planned the run, with the store it uses."""
+        return Settings(
+            state_dir=Path(self.state_dir),
+            artifacts=self.artifacts,
+            database_url=self.database_url,
+            failpoint=self.failpoint,
+        )
+
+
+def run_policy(experiment: Experiment, *, debugging: bool = False) -> RunPolicy:
+    """The limits a coordinator schedules under; while someone debugs no attempt has a deadline."""
+    limits = experiment.limits
+    return RunPolicy(
+        concurrency=limits.concurrency,
+        per_arm=dict(limits.per_arm),
+        max_attempts=experiment.retry.max_attempts,
+        retry_on=frozenset(experiment.retry.on),
+        max_failures=limits.max_failures,
+        attempt_timeout=None if debugging else limits.attempt_timeout,
+        stall_limit=float("inf") if debugging else STALL_LIMIT,
+    )

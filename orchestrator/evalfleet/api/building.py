@@ -1,0 +1,143 @@
+"""The composition root of a run's processes: concrete adapters, sandboxes, stores and clocks are made here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from evalfleet.api.blueprint import RunBlueprint, run_policy
+from evalfleet.api.lanes import IsolatedAttempt, LaneAttempt
+from evalfleet.clock import SystemClock
+from evalfleet.execution.executor import BuiltArm, Executor, ExecutorSettings
+from evalfleet.execution.job import AttemptServices
+from evalfleet.execution.threads import AuthorThreads
+from evalfleet.model.definition import EvalDefinition, SandboxSpec
+from evalfleet.planning.arm_probe import arm_settings
+from evalfleet.planning.arms import ArmPlan
+from evalfleet.planning.dataset import decode_row
+from evalfleet.planning.discover import load_definition
+from evalfleet.planning.experiment_file import LoadedExperiment, restore_experiment
+from evalfleet.planning.sandbox_plan import resolve_sandbox
+from evalfleet.plugins import adapter_factories, sandbox_factories
+from evalfleet.ports import Adapter, Clock, SandboxProvider
+from evalfleet.processes import SystemSpawner
+from evalfleet.scheduling.coordinator import Coordinator
+from evalfleet.scheduling.messages import Grant
+from evalfleet.scheduling.worker import Attempt, Exchange, Worker, WorkerTimes
+from evalfleet.settings import EnvironmentSecrets
+from evalfleet.store.artifacts import FileArtifacts
+from evalfleet.store.failpoints import Failpoints
+from evalfleet.store.rows import EvidenceEncoder
+from evalfleet.store.writer import PostgresRecorder
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What one process needs to execute attempts of one run; `close` releases all of it."""
+
+    executor: Executor
+    encoder: EvidenceEncoder
+    clock: Clock
+    spawner: SystemSpawner
+    providers: tuple[SandboxProvider, ...]
+
+    async def close(self) -> tuple[str, ...]:
+        """Close adapters, sandboxes and processes; what went wrong, as texts."""
+        problems = await self.executor.close()
+        for provider in self.providers:
+            await provider.close()
+        await self.spawner.close()
+        return problems
+
+
+def build_workshop(blueprint: RunBlueprint) -> Workshop:
+    """Everything that executes attempts of the run in this process.
+
+    Raises DefinitionError or ConfigurationError when an arm can't be built here.
+    """
+    project = Path(blueprint.project)
+    factories = adapter_factories()
+    loaded = restore_experiment(blueprint.snapshot, Path(blueprint.experiment_file), factories)
+    clock, spawner = SystemClock(), SystemSpawner()
+    sandboxes = _Sandboxes(Path(blueprint.state_dir) / "sandboxes", spawner, loaded.path.parent)
+    arms: dict[str, BuiltArm] = {}
+    for arm in loaded.arms:
+        if arm.name in blueprint.arms:
+            settings = arm_settings(loaded, arm, project)
+            adapter = factories[arm.settings.adapter].build(settings)
+            arms[arm.name] = BuiltArm(settings=settings, adapter=adapter, sandbox=sandboxes.of(arm, adapter))
+    executor = Executor(
+        _executor_settings(blueprint, loaded, arms),
+        AttemptServices(clock=clock, secrets=EnvironmentSecrets(), threads=AuthorThreads()),
+    )
+    encoder = EvidenceEncoder(blueprint.run_key, FileArtifacts(blueprint.artifacts), blueprint.run)
+    return Workshop(executor, encoder, clock, spawner, sandboxes.providers)
+
+
+def _executor_settings(
+    blueprint: RunBlueprint, loaded: LoadedExperiment, arms: dict[str, BuiltArm]
+) -> ExecutorSettings:
+    project = Path(blueprint.project)
+    limits = loaded.experiment.limits
+
+    def definition(identifier: str) -> EvalDefinition:
+        return load_definition(project, Path(blueprint.files[identifier]), identifier)
+
+    return ExecutorSettings(
+        run=blueprint.run,
+        project=project,
+        arms=arms,
+        definitions=definition,
+        decode=decode_row,
+        attempt_timeout=None if blueprint.debugging else limits.attempt_timeout,
+        turn_timeout=None if blueprint.debugging else limits.turn_timeout,
+    )
+
+
+class _Sandboxes:
+    """One provider a backend, made when the first arm asks for it."""
+
+    def __init__(self, state: Path, spawner: SystemSpawner, folder: Path) -> None:
+        self._state = state
+        self._spawner = spawner
+        self._folder = folder
+        self._made: dict[str, SandboxProvider] = {}
+
+    @property
+    def providers(self) -> tuple[SandboxProvider, ...]:
+        return tuple(self._made.values())
+
+    def of(
+        self, arm: ArmPlan, adapter: Adapter
+    ) -> Callable[[EvalDefinition], tuple[SandboxProvider, SandboxSpec] | None]:
+        def plan(definition: EvalDefinition) -> tuple[SandboxProvider, SandboxSpec] | None:
+            spec = resolve_sandbox(arm, definition, sandboxed=adapter.sandboxed, folder=self._folder)
+            return None if spec is None else (self._provider(spec.backend or "local"), spec)
+
+        return plan
+
+    def _provider(self, backend: str) -> SandboxProvider:
+        if backend not in self._made:
+            self._made[backend] = sandbox_factories()[backend].build(self._state / backend, self._spawner)
+        return self._made[backend]
+
+
+def build_worker(blueprint: RunBlueprint, workshop: Workshop, name: str, lanes: int, exchange: Exchange) -> Worker:
+    """A worker of the run; grants of suspected cases, or all with `isolation: process`, get their own process."""
+    alone = blueprint.experiment.isolation == "process"
+
+    def begin(grant: Grant) -> Attempt:
+        if grant.isolated or alone:
+            return IsolatedAttempt(grant, blueprint, workshop.encoder, workshop.spawner, workshop.clock)
+        return LaneAttempt(grant, workshop.executor, workshop.encoder, workshop.clock)
+
+    return Worker(name, lanes, exchange, begin, workshop.clock, WorkerTimes())
+
+
+def build_coordinator(blueprint: RunBlueprint, kill: Callable[[str, str], None]) -> Coordinator:
+    """The run's coordinator over its record store, not yet started. Must be called within the loop it lives in."""
+    failpoint = Failpoints(blueprint.failpoint)
+    recorder = PostgresRecorder(blueprint.database_url, blueprint.run, failpoint)
+    policy = run_policy(blueprint.experiment, debugging=blueprint.debugging)
+    return Coordinator(recorder, SystemClock(), policy, kill=kill, failpoint=failpoint)

@@ -1,0 +1,39 @@
+"""`python -m evalfleet.api.child FILE`: one attempt alone in this process, its job on standard input.
+
+The sealed attempt is written to FILE whole or not at all; whatever the agent prints stays on its own streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from evalfleet.api.blueprint import RunBlueprint
+from evalfleet.api.building import build_workshop
+from evalfleet.api.lanes import LaneAttempt
+from evalfleet.processes import limit_memory
+from evalfleet.scheduling.messages import Grant
+
+
+async def run(result: Path, job: bytes) -> None:
+    """Run the attempt and leave it, sealed, in `result`."""
+    blueprint, grant = msgspec.msgpack.decode(job, type=tuple[RunBlueprint, Grant])
+    if blueprint.memory is not None:
+        limit_memory(blueprint.memory)
+    workshop = build_workshop(blueprint)
+    sealed = await LaneAttempt(grant, workshop.executor, workshop.encoder, workshop.clock).run()
+    partial = result.with_suffix(".part")
+    partial.write_bytes(msgspec.msgpack.encode(sealed))
+    partial.replace(result)
+    await workshop.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(run(Path(sys.argv[1]), sys.stdin.buffer.read()))
+    # Author code may have left threads behind that would keep the interpreter from ending.
+    sys.stdout.flush()
+    os._exit(0)

@@ -1,0 +1,103 @@
+"""One run as the Python API hands it out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from evalfleet.api.options import CaseFilter
+from evalfleet.api.session import Session
+from evalfleet.errors import ConfigurationError
+from evalfleet.model.report import AttemptDetail, AttemptView, CaseView, RunAggregate, RunInfo, RunProgress
+from evalfleet.model.verdict import CaseStatus
+from evalfleet.reports.accept import Accepted, accept_rule, decide_acceptance
+from evalfleet.reports.model import ReportModel, build_report
+from evalfleet.store import reader
+
+_PAGE = 500
+
+
+class RunHandle:
+    """One run, to be read. Use it as an asynchronous context manager: it keeps the record store open."""
+
+    def __init__(self, session: Session, run: str) -> None:
+        self._session = session
+        self._run = run
+
+    @property
+    def id(self) -> str:
+        return self._run
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Release the record store; the embedded server stops with its last client."""
+        await self._session.close()
+
+    async def info(self) -> RunInfo:
+        return await self._session.reader.find_run(self._run)
+
+    async def aggregate(self) -> RunAggregate:
+        return await self._session.reader.aggregate(self._run)
+
+    async def progress(self) -> RunProgress | None:
+        return await self._session.reader.progress(self._run)
+
+    async def accepted(self) -> Accepted:
+        """The experiment's acceptance rule applied to what is settled."""
+        aggregate = await self.aggregate()
+        return decide_acceptance(aggregate, accept_rule(aggregate.run.experiment))
+
+    async def report(self, *, notable: int = 30) -> ReportModel:
+        """The run's report with up to `notable` of its cases that did not pass."""
+        return build_report(await self.aggregate(), tuple([case async for case in self.cases(_notable(notable))]))
+
+    async def cases(self, which: CaseFilter | None = None) -> AsyncIterator[CaseView]:
+        """Cases in planned order, read page by page."""
+        wanted = which or CaseFilter()
+        chosen = reader.CaseFilter(statuses=wanted.statuses or None, arm=wanted.arm, prefix=wanted.prefix)
+        after = -1 if wanted.ordinal is None else wanted.ordinal - 1
+        left = 1 if wanted.ordinal is not None else wanted.limit
+        while left is None or left > 0:
+            size = _PAGE if left is None else min(_PAGE, left)
+            page = await self._session.reader.cases(self._run, chosen, after, size)
+            for case in page:
+                if wanted.ordinal is None or case.ordinal == wanted.ordinal:
+                    yield case
+            if len(page) < size:
+                return
+            after = page[-1].ordinal
+            left = None if left is None else left - len(page)
+
+    async def attempts(self, case: int) -> Sequence[AttemptView]:
+        """The attempts of a case, by number."""
+        return await self._session.reader.attempts(self._run, case)
+
+    async def attempt(self, case: int, number: int | None = None) -> AttemptDetail:
+        """An attempt with its evidence; without a number the one that settles the case, else its last.
+
+        A carried case shows the attempt that it was carried from. Raises ConfigurationError when there is none.
+        """
+        attempts = await self._session.reader.attempts(self._run, case)
+        chosen = [view for view in attempts if (view.number == number if number is not None else view.settles)]
+        if not chosen and number is None:
+            chosen = list(attempts[-1:])
+        if chosen:
+            return await self._session.reader.attempt_detail(self._run, chosen[0].attempt)
+        async for view in self.cases(replace(CaseFilter(), ordinal=case)):
+            if view.carried_from is not None and number is None:
+                return await self._session.reader.attempt_detail(*view.carried_from)
+        which = "no attempt" if number is None else f"no attempt {number}"
+        raise ConfigurationError(f"case {case} of run {self._run} has {which}")
+
+
+def _notable(limit: int) -> CaseFilter:
+    return CaseFilter(statuses=(CaseStatus.FAILED, CaseStatus.ERRORED, CaseStatus.BLOCKED), limit=limit)

@@ -1,0 +1,93 @@
+"""A run in this process: the same coordinator and worker as on a cluster, in one event loop; breakpoints work."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from evalfleet.api.blueprint import RunBlueprint
+from evalfleet.api.building import build_coordinator, build_worker, build_workshop
+from evalfleet.model.report import RunProgress
+from evalfleet.model.verdict import RunStatus
+from evalfleet.ports import Holder
+from evalfleet.scheduling.coordinator import BEAT, Coordinator, RunEnd
+from evalfleet.scheduling.state import Adoption
+
+Observer = Callable[[RunProgress], None]
+
+#: Seconds for which attempts in flight may end by themselves after the first Ctrl-C.
+DRAIN = 3.0
+WORKER = "inline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claiming:
+    """How a run is claimed: by whom, what must be waited for, and whether another holder may be pushed aside."""
+
+    holder: Holder
+    adoption: Adoption = Adoption.NONE
+    takeover: bool = False
+    steal: bool = False
+
+
+async def run_inline(
+    blueprint: RunBlueprint, claiming: Claiming, observer: Observer | None, *, lanes: int | None = None
+) -> RunEnd:
+    """Run to the end in this process. Cancelling the task drains the run, cleans up and raises CancelledError.
+
+    Raises RunHeld, StoreError, DefinitionError or ConfigurationError.
+    """
+    coordinator = build_coordinator(blueprint, kill=_cannot_kill)
+    try:
+        run_key = await coordinator.start(
+            claiming.holder, claiming.adoption, takeover=claiming.takeover, steal=claiming.steal
+        )
+        workshop = build_workshop(replace(blueprint, run_key=run_key))
+        try:
+            count = lanes or blueprint.experiment.limits.concurrency
+            worker = build_worker(blueprint, workshop, WORKER, count, coordinator.exchange)
+            working = asyncio.create_task(worker.run(), name="evalfleet-worker")
+            try:
+                return await until_end(coordinator, observer)
+            finally:
+                await _let_go(working)
+        finally:
+            await workshop.close()
+    finally:
+        await coordinator.close()
+
+
+async def until_end(coordinator: Coordinator, observer: Observer | None) -> RunEnd:
+    """Wait for the end of the run, telling `observer` about once a second; a cancellation drains the run first."""
+    ended = asyncio.ensure_future(coordinator.ended())
+    try:
+        while not ended.done():
+            await asyncio.wait({ended}, timeout=BEAT)
+            _tell(coordinator, observer)
+    except asyncio.CancelledError:
+        for cancel in (False, True):
+            coordinator.stop(RunStatus.CANCELLED, "interrupted by the user", cancel=cancel)
+            await asyncio.wait({ended}, timeout=DRAIN if not cancel else None)
+        _tell(coordinator, observer)
+        raise
+    return ended.result()
+
+
+def _tell(coordinator: Coordinator, observer: Observer | None) -> None:
+    if observer is not None:
+        observer(coordinator.progress())
+
+
+async def _let_go(working: asyncio.Task[None]) -> None:
+    """The worker ends by itself once it is told to stop; nobody is left to tell it after a failure."""
+    _, still = await asyncio.wait({working}, timeout=DRAIN)
+    if still:
+        working.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await working
+
+
+def _cannot_kill(worker: str, reason: str) -> None:
+    """The only worker is this process: a stalled loop is for its user to end."""

@@ -1,0 +1,125 @@
+"""One granted case, run to a sealed attempt: in this process, or alone in one of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from evalfleet.api.blueprint import RunBlueprint
+from evalfleet.errors import AttemptFailure, FailureKind, InfrastructureError, StoreError
+from evalfleet.execution.executor import Executor
+from evalfleet.execution.job import AttemptControl
+from evalfleet.execution.seal import never_ran
+from evalfleet.model.record import AttemptEvidence, SealedAttempt
+from evalfleet.ports import Clock, Command, CommandResult, Spawner
+from evalfleet.scheduling.messages import Grant
+from evalfleet.settings import own_environment
+from evalfleet.store.rows import EvidenceEncoder
+
+#: Seconds between tries to hand large bodies to an artifact store that is away, and how often.
+_PAUSES = (1.0, 4.0, 15.0, 40.0)
+#: Seconds that a process of its own may take beyond the attempt's deadline to start and to end.
+_GRACE = 4.0
+_NO_DEADLINE = 7 * 24 * 3600.0
+
+
+class LaneAttempt:
+    """An attempt in this process."""
+
+    def __init__(self, grant: Grant, executor: Executor, encoder: EvidenceEncoder, clock: Clock) -> None:
+        self._grant = grant
+        self._executor = executor
+        self._encoder = encoder
+        self._clock = clock
+        self._control = AttemptControl()
+
+    async def run(self) -> SealedAttempt:
+        evidence = await self._executor.execute(self._grant.attempt, self._grant.case, self._control)
+        return await seal(evidence, self._grant, self._encoder, self._clock)
+
+    def cancel(self, reason: str) -> None:
+        self._control.cancel(reason)
+
+
+async def seal(evidence: AttemptEvidence, grant: Grant, encoder: EvidenceEncoder, clock: Clock) -> SealedAttempt:
+    """Encode an attempt; evidence that can't be kept makes it errored, never lost."""
+    try:
+        return await _encode(evidence, encoder, clock)
+    except AttemptFailure as failure:
+        return encoder.encode_inline(never_ran(grant.attempt, grant.case, failure, clock.wall()))
+
+
+async def _encode(evidence: AttemptEvidence, encoder: EvidenceEncoder, clock: Clock) -> SealedAttempt:
+    for pause in _PAUSES:
+        try:
+            return await encoder.encode(evidence)
+        except StoreError:
+            await clock.sleep(pause)
+    try:
+        return await encoder.encode(evidence)
+    except StoreError as error:
+        message = f"the artifact store took no evidence: {error}"
+        raise AttemptFailure(FailureKind.INFRASTRUCTURE, "ARTIFACT_STORE_AWAY", message) from error
+
+
+class IsolatedAttempt:
+    """An attempt in a process of its own, which it alone can stall, exhaust or kill."""
+
+    def __init__(
+        self,
+        grant: Grant,
+        blueprint: RunBlueprint,
+        encoder: EvidenceEncoder,
+        spawner: Spawner,
+        clock: Clock,
+    ) -> None:
+        self._grant = grant
+        self._blueprint = blueprint
+        self._encoder = encoder
+        self._spawner = spawner
+        self._clock = clock
+        self._process: asyncio.Future[CommandResult] | None = None
+        self._cancelled: str | None = None
+
+    async def run(self) -> SealedAttempt:
+        deadline = self._blueprint.experiment.limits.attempt_timeout
+        with tempfile.TemporaryDirectory(prefix="evalfleet-") as folder:
+            result = Path(folder) / "sealed"
+            command = Command(
+                argv=(sys.executable, "-m", "evalfleet.api.child", str(result)),
+                stdin=msgspec.msgpack.encode((self._blueprint, self._grant)),
+                timeout=deadline + _GRACE,
+                cwd=self._blueprint.project,
+            )
+            self._process = asyncio.ensure_future(self._spawner.run(command, base_env=own_environment()))
+            try:
+                ended = await self._process
+            except asyncio.CancelledError:
+                if self._cancelled is None:
+                    raise
+                return self._failed(FailureKind.CANCELLED, "CANCELLED", self._cancelled)
+            except (OSError, InfrastructureError) as error:
+                return self._failed(FailureKind.INFRASTRUCTURE, "ISOLATION_FAILED", str(error))
+            if result.exists():
+                return msgspec.msgpack.decode(result.read_bytes(), type=SealedAttempt)
+        if ended.timed_out:
+            message = f"the attempt did not end {_GRACE:.0f} s after its deadline of {deadline:.0f} s and was killed"
+            return self._failed(FailureKind.DEADLINE, "ATTEMPT_DEADLINE", message)
+        how = f"signal {ended.signal}" if ended.signal is not None else f"exit code {ended.exit_code}"
+        tail = ended.stderr[-2000:].decode("utf-8", "replace")
+        return self._failed(FailureKind.WORKER, "WORKER_CRASHED", f"its process ended with {how}: {tail}")
+
+    def cancel(self, reason: str) -> None:
+        self._cancelled = self._cancelled or reason
+        if self._process is not None:
+            self._process.cancel()
+
+    def _failed(self, kind: FailureKind, code: str, message: str) -> SealedAttempt:
+        failure = AttemptFailure(kind, code, message)
+        return self._encoder.encode_inline(
+            never_ran(self._grant.attempt, self._grant.case, failure, self._clock.wall())
+        )

@@ -1,0 +1,161 @@
+"""From an experiment file to a plan, and from a plan to a run in the record store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalfleet.api.blueprint import RunBlueprint
+from evalfleet.api.history import load_history, parts_to_record
+from evalfleet.api.options import PlanOptions
+from evalfleet.api.preview import Preview
+from evalfleet.api.session import Session
+from evalfleet.model.case import Case
+from evalfleet.model.verdict import CaseStatus, RunKind, Settlement, Verdict
+from evalfleet.planning.discover import discover, find_project
+from evalfleet.planning.experiment_file import load_experiment
+from evalfleet.planning.plan import Plan, PlanTools, make_plan
+from evalfleet.planning.reuse import Action, ActionKind, History
+from evalfleet.planning.select import Narrowing
+from evalfleet.plugins import adapter_factories, sandbox_factories
+from evalfleet.processes import SystemSpawner
+from evalfleet.settings import Settings, own_environment
+from evalfleet.store.planned import NewRun, PlannedDataset, Presettled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a run was asked for: enough to plan it again when it is resumed. `experiment` is an absolute path."""
+
+    experiment: str
+    prefixes: tuple[str, ...]
+    arms: tuple[str, ...]
+    overrides: Mapping[str, str]
+    allow_empty: bool
+
+    @classmethod
+    def of(cls, experiment: Path, prefixes: Sequence[str], options: PlanOptions) -> Request:
+        return cls(
+            experiment=str(experiment.resolve()),
+            prefixes=tuple(prefixes),
+            arms=options.arms,
+            overrides=dict(options.overrides),
+            allow_empty=options.allow_empty,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "experiment": self.experiment,
+            "prefixes": list(self.prefixes),
+            "arms": list(self.arms),
+            "overrides": dict(self.overrides),
+            "allow_empty": self.allow_empty,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Request:
+        return cls(
+            experiment=value["experiment"],
+            prefixes=tuple(value["prefixes"]),
+            arms=tuple(value["arms"]),
+            overrides=dict(value["overrides"]),
+            allow_empty=bool(value["allow_empty"]),
+        )
+
+
+async def plan_request(request: Request) -> Plan:
+    """Plan what was asked for. Raises DefinitionError with every problem found."""
+    factories = adapter_factories()
+    path = Path(request.experiment)
+    loaded = load_experiment(path, request.overrides, factories, backends=sandbox_factories())
+    catalog = discover(find_project(path))
+    spawner = SystemSpawner()
+    try:
+        tools = PlanTools(factories=factories, spawner=spawner, env=own_environment())
+        narrowing = Narrowing(prefixes=request.prefixes, arms=request.arms)
+        return await make_plan(loaded, catalog, tools, narrowing, allow_empty=request.allow_empty)
+    finally:
+        await spawner.close()
+
+
+async def plan(experiment: Path, prefixes: Sequence[str] = (), options: PlanOptions | None = None) -> Preview:
+    """What a run would do, without writing anything. Raises DefinitionError with every problem found."""
+    chosen = options or PlanOptions()
+    planned = await plan_request(Request.of(experiment, prefixes, chosen))
+    session = await Session.open()
+    try:
+        return Preview(plan=planned, history=await load_history(session.url, planned))
+    finally:
+        await session.close()
+
+
+def new_run(plan: Plan, request: Request, run: str, kind: RunKind, history: History) -> NewRun:
+    """The run that `plan` describes, with what is carried or blocked already decided."""
+    return NewRun(
+        id=run,
+        name=plan.experiment.name,
+        project=str(plan.project),
+        digest=plan.digest,
+        experiment=plan.experiment.snapshot(),
+        lock={
+            **plan.lock,
+            "request": request.as_json(),
+            "definition": dict(plan.digests),
+            "parts": parts_to_record(plan),
+        },
+        arms={arm.name: _arm(arm.settings.model, arm.plan.settings.adapter, arm.agent.missing) for arm in plan.arms},
+        cases=_decided(plan.actions(history)),
+        kind=kind,
+        datasets=tuple(
+            PlannedDataset(definition="", uri=each.uri, revision=None, sha256=each.sha256, rows=each.rows)
+            for each in plan.datasets
+        ),
+    )
+
+
+def _lock(plan: Plan, request: Request) -> dict[str, Any]:
+    """What the run was planned from: enough to plan it again, and to say what changed since."""
+    recorded = {"request": request.as_json(), "definition": dict(plan.digests), "parts": parts_to_record(plan)}
+    return {**plan.lock, **recorded}
+
+
+def _arm(model: str | None, adapter: str, missing: str | None) -> dict[str, Any]:
+    return {"adapter": adapter, "model": model, "never_carried_because": missing}
+
+
+def _decided(actions: Iterator[Action]) -> Iterator[tuple[Case, Presettled | None]]:
+    for action in actions:
+        if action.kind is ActionKind.CARRY and action.past is not None:
+            verdict = Verdict.PASSED if action.past.status is CaseStatus.PASSED else Verdict.FAILED
+            yield (
+                action.case,
+                Presettled(
+                    how=Settlement.CARRIED,
+                    verdict=verdict,
+                    from_run=action.past.executed_by,
+                    from_attempt=action.past.attempt,
+                ),
+            )
+        elif action.kind is ActionKind.BLOCKED:
+            yield action.case, Presettled(how=Settlement.BLOCKED, code="EXTERNAL_WRITE_NOT_ALLOWED")
+        else:
+            yield action.case, None
+
+
+def blueprint_of(plan: Plan, request: Request, run: str, settings: Settings, url: str) -> RunBlueprint:
+    """What the run's processes are built from; `run_key` is filled in by the claim."""
+    return RunBlueprint(
+        run=run,
+        run_key=0,
+        project=str(plan.project),
+        experiment_file=request.experiment,
+        snapshot=plan.experiment.snapshot(),
+        arms=tuple(arm.name for arm in plan.arms),
+        files={name: str(file.relative_to(plan.project)) for name, file in plan.files.items()},
+        database_url=url,
+        artifacts=settings.artifacts,
+        state_dir=str(settings.state_dir),
+        failpoint=settings.failpoint,
+    )

@@ -1,0 +1,188 @@
+"""`evalfleet.run`, `run_sync`, `open` and `watch`: runs as plain objects for scripts and notebooks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypedDict, Unpack
+
+from evalfleet.api.handle import RunHandle
+from evalfleet.api.options import CaseFilter, SubmitOptions
+from evalfleet.api.portal import Portal
+from evalfleet.api.runs import open_run, submit, watch
+from evalfleet.model.assertion import AssertionRow
+from evalfleet.model.report import AttemptDetail, CaseView, RunProgress
+from evalfleet.model.turn import TurnRecord
+from evalfleet.model.verdict import CaseStatus, RunStatus
+from evalfleet.reports.json_report import report_value
+from evalfleet.reports.markdown import render_markdown
+from evalfleet.reports.model import ReportModel
+from evalfleet.reports.text import render_text
+
+__all__ = ["CaseResult", "Run", "open", "run", "run_sync", "watch"]
+
+
+class CaseResult:
+    """One case of a run: its listed facts, and its evidence when asked for."""
+
+    def __init__(self, run: Run, view: CaseView) -> None:
+        self._run = run
+        self.view = view
+        self._detail: AttemptDetail | None = None
+
+    @property
+    def eval_id(self) -> str:
+        return self.view.eval_id
+
+    @property
+    def arm(self) -> str:
+        return self.view.arm
+
+    @property
+    def status(self) -> CaseStatus:
+        return self.view.status
+
+    @property
+    def detail(self) -> AttemptDetail:
+        """The attempt that settled the case, with all its evidence; read once."""
+        if self._detail is None:
+            self._detail = self._run.attempt(self.view.ordinal)
+        return self._detail
+
+    @property
+    def turns(self) -> tuple[TurnRecord, ...]:
+        return self.detail.turns
+
+    @property
+    def assertions(self) -> tuple[AssertionRow, ...]:
+        return self.detail.assertions
+
+    def first_divergence(self) -> AssertionRow | None:
+        """The first assertion, in source order, that does not hold; None when all do."""
+        return next((row for row in self.assertions if not row.holds), None)
+
+    def __repr__(self) -> str:
+        return f"<case {self.view.ordinal} {self.arm}/{self.eval_id} #{self.view.repetition + 1}: {self.status.value}>"
+
+
+class Run:
+    """A run, read with plain calls, also inside a running event loop. Close it, or use it in a `with` block."""
+
+    def __init__(self, run_id: str) -> None:
+        self._portal = Portal()
+        try:
+            self._handle: RunHandle = self._portal.call(open_run(run_id))
+        except BaseException:
+            self._portal.close()
+            raise
+
+    @property
+    def id(self) -> str:
+        return self._handle.id
+
+    @property
+    def status(self) -> RunStatus:
+        return self._portal.call(self._handle.info()).status
+
+    @property
+    def accepted(self) -> bool | None:
+        """The experiment's acceptance rule; None when the evidence can't decide it."""
+        return self._portal.call(self._handle.accepted()).decision
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The run's report as JSON: counts, headline figures and their bounds by arm."""
+        return report_value(self.report())
+
+    def report(self) -> ReportModel:
+        return self._portal.call(self._handle.report())
+
+    def is_accepted(self, predicate: Callable[[ReportModel], bool]) -> bool:
+        """Your own acceptance rule over the report."""
+        return predicate(self.report())
+
+    def cases(
+        self, status: CaseStatus | str | None = None, *, arm: str | None = None, prefix: str | None = None
+    ) -> Iterator[CaseResult]:
+        """Cases in planned order."""
+        statuses = () if status is None else (CaseStatus(status),)
+        found = self._portal.call(self._listed(CaseFilter(statuses=statuses, arm=arm, prefix=prefix)))
+        return (CaseResult(self, view) for view in found)
+
+    def attempt(self, case: int, number: int | None = None) -> AttemptDetail:
+        """An attempt with its evidence; without a number the one that settles the case."""
+        return self._portal.call(self._handle.attempt(case, number))
+
+    def close(self) -> None:
+        """Release the record store. May be called twice."""
+        if self._portal.closed:
+            return
+        self._portal.call(self._handle.close())
+        self._portal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<run {self.id}: {self.status.value}>"
+
+    def __str__(self) -> str:
+        return "\n".join(render_text(self.report()))
+
+    def _repr_markdown_(self) -> str:
+        return render_markdown(self.report())
+
+    async def _listed(self, which: CaseFilter) -> list[CaseView]:
+        return [view async for view in self._handle.cases(which)]
+
+
+class RunOptions(TypedDict, total=False):
+    """How `run` narrows and changes an experiment.
+
+    `select` holds eval id prefixes, `overrides` dotted fields to values as written; `address` names a Ray
+    cluster, without one the run is inline; `on_event` is told the live counters about once a second.
+    """
+
+    select: Sequence[str]
+    arms: Sequence[str]
+    overrides: Mapping[str, str]
+    reuse: bool
+    address: str | None
+    on_event: Callable[[RunProgress], None] | None
+
+
+async def run(experiment: str | Path, **options: Unpack[RunOptions]) -> Run:
+    """Run an experiment and return it when it has ended. See `RunOptions`.
+
+    Prints nothing and never exits; failed criteria return. Raises DefinitionError when the definitions are
+    invalid, StoreError or InfrastructureError when the run can't be carried out.
+    """
+    address = options.get("address")
+    chosen = SubmitOptions(
+        overrides=dict(options.get("overrides", {})),
+        arms=tuple(options.get("arms", ())),
+        reuse=options.get("reuse", False),
+        address=address,
+        inline=address is None,
+    )
+    handle = await submit(Path(experiment), tuple(options.get("select", ())), chosen, options.get("on_event"))
+    async with handle:
+        # Opened before the other is closed, so that an embedded server is not stopped in between.
+        return await asyncio.to_thread(Run, handle.id)
+
+
+def run_sync(experiment: str | Path, **options: Unpack[RunOptions]) -> Run:
+    """`run` for plain scripts; not inside a running event loop."""
+    return asyncio.run(run(experiment, **options))
+
+
+def open(run_id: str) -> Run:
+    """A run by its id or an unambiguous prefix of it. Raises ConfigurationError when there is none."""
+    return Run(run_id)

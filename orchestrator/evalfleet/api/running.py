@@ -1,0 +1,83 @@
+"""Carrying a planned run out: inline in this process, or on Ray."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from evalfleet.api.blueprint import RunBlueprint
+from evalfleet.api.inline import Claiming, Observer, run_inline
+from evalfleet.errors import RunHeld
+from evalfleet.model.ids import run_id_from
+from evalfleet.model.report import RunInfo
+from evalfleet.plugins import ray_engine
+from evalfleet.ports import Holder, Random
+from evalfleet.processes import process_alive
+from evalfleet.scheduling.coordinator import RunEnd
+from evalfleet.scheduling.state import Adoption
+
+
+class RayEngine(Protocol):
+    """What `evalfleet.api.ray_engine` offers; imported only by runs that use it."""
+
+    def joined(self, address: str | None) -> AbstractAsyncContextManager[Any]: ...
+
+    def fleet_for(self, blueprint: RunBlueprint, cluster: Any, workers: int | None, lanes: int | None) -> Any: ...
+
+    async def run_on_ray(
+        self, blueprint: RunBlueprint, claiming: Claiming, fleet: Any, observer: Observer | None
+    ) -> RunEnd: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a run is carried out. `address` names a Ray cluster; without one Ray is started here."""
+
+    inline: bool = False
+    address: str | None = None
+    workers: int | None = None
+    lanes: int | None = None
+
+
+async def carry_out(blueprint: RunBlueprint, claiming: Claiming, place: Place, observer: Observer | None) -> RunEnd:
+    """Run to the end. Raises RunHeld when another coordinator took the run over meanwhile."""
+    if place.inline:
+        end = await run_inline(blueprint, claiming, observer, lanes=place.lanes)
+    else:
+        engine = cast("RayEngine", ray_engine())
+        async with engine.joined(place.address) as cluster:
+            fleet = engine.fleet_for(blueprint, cluster, place.workers, place.lanes)
+            end = await engine.run_on_ray(blueprint, claiming, fleet, observer)
+    if end.fenced:
+        raise RunHeld(f"run {blueprint.run} was taken over by another coordinator; nothing more was written here")
+    return end
+
+
+def first_claim(random: Random) -> Claiming:
+    """The claim of a run that nobody can hold yet."""
+    return Claiming(holder=_holder(random))
+
+
+def resumed_claim(info: RunInfo, random: Random, *, steal: bool) -> Claiming:
+    """The claim of a resumed run: a holder that is known to be dead is not waited for."""
+    holder = info.holder
+    if holder is None:
+        return Claiming(holder=_holder(random))
+    dead = holder.get("host") == socket.gethostname() and not process_alive(int(holder.get("pid", 0)))
+    if dead:
+        # Its workers die with it, so nothing of it can act any more.
+        return Claiming(holder=_holder(random), adoption=Adoption.NONE, takeover=True, steal=True)
+    return Claiming(holder=_holder(random), adoption=Adoption.LEASE, takeover=True, steal=steal)
+
+
+def _holder(random: Random) -> Holder:
+    return Holder(id=run_id_from(random.bits(50)), host=socket.gethostname(), pid=os.getpid())
+
+
+def debugged() -> bool:
+    """Whether someone may sit in a debugger: a tracer is set, or a terminal is there for breakpoints."""
+    return sys.gettrace() is not None or sys.stdin.isatty()

@@ -1,0 +1,239 @@
+"""The two actors of a run on Ray: its coordinator and its workers. Both end with the process that made them."""
+
+# Ray makes its actor handles at run time, so a checker can know nothing of their methods.
+# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false, reportUntypedClassDecorator=false
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import ray
+from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryError, RayError
+
+from evalfleet.errors import EvalfleetError
+from evalfleet.model.report import RunProgress
+from evalfleet.model.verdict import RunStatus
+from evalfleet.ports import Holder
+from evalfleet.processes import die_with_parent
+from evalfleet.scheduling import wire
+from evalfleet.scheduling.coordinator import Coordinator, RunEnd
+from evalfleet.scheduling.events import Departure
+from evalfleet.scheduling.messages import ExchangeReply, ExchangeRequest
+from evalfleet.scheduling.state import Adoption
+from evalfleet.scheduling.worker import Worker
+
+Actor: TypeAlias = Any
+#: Seconds that a worker may take to hand over what it holds after it was told to stop.
+FAREWELL = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """How the first incarnation claims its run; a restarted one never takes over and asks who lives."""
+
+    driver_pid: int
+    adoption: Adoption
+    takeover: bool
+    steal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A claim or a run that failed, as plain data: exceptions do not cross processes."""
+
+    error: type[EvalfleetError]
+    message: str
+
+    def exception(self) -> EvalfleetError:
+        return self.error(self.message)
+
+
+class Blueprint(Protocol):
+    """What an actor is built from, with `run_key` once the run was claimed."""
+
+    def coordinator(self, kill: Callable[[str, str], None]) -> Coordinator: ...
+
+    def worker(
+        self, run_key: int, name: str, lanes: int, exchange: Callable[[ExchangeRequest], Awaitable[ExchangeReply]]
+    ) -> tuple[Worker, Callable[[], Awaitable[object]]]:
+        """A worker and what closes everything around it."""
+        ...
+
+
+# One loop for all methods: a concurrency group would run in a thread of its own. A worker has at most three calls
+# open, so this many never fill up.
+@ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=0, max_concurrency=10_000)  # pyright: ignore[reportCallIssue]
+class CoordinatorActor:
+    """Hosts the run's Coordinator. Ray restarts it after a crash, under the same actor id."""
+
+    def __init__(self, blueprint: Blueprint, claim: Claim) -> None:
+        die_with_parent()
+        context = ray.get_runtime_context()
+        restarted = context.was_current_actor_reconstructed
+        adoption = Adoption.ROSTER if restarted else claim.adoption
+        self._claim = Claim(claim.driver_pid, adoption, claim.takeover and not restarted, claim.steal and not restarted)
+        self._holder = Holder(id=str(context.get_actor_id()), host=socket.gethostname(), pid=claim.driver_pid)
+        self._blueprint = blueprint
+        self._workers: dict[str, Actor] = {}
+        self._watching: dict[str, asyncio.Task[None]] = {}
+        self._start: asyncio.Future[int | Refused] | None = None
+        self._coordinator: Coordinator | None = None
+
+    async def begin(self) -> int | Refused:
+        """Claim the run; its number in the store, or why not. Repeated calls give the first answer."""
+        if self._start is None:
+            self._start = asyncio.ensure_future(self._begin())
+        return await asyncio.shield(self._start)
+
+    async def _begin(self) -> int | Refused:
+        self._coordinator = coordinator = self._blueprint.coordinator(self._kill)
+        claim = self._claim
+        try:
+            return await coordinator.start(self._holder, claim.adoption, takeover=claim.takeover, steal=claim.steal)
+        except EvalfleetError as error:
+            if ray.get_runtime_context().was_current_actor_reconstructed:
+                _leave()
+            return Refused(type(error), str(error))
+
+    async def exchange(self, *parts: bytes) -> bytes:
+        """`Coordinator.exchange` over the wire."""
+        coordinator = await self._ready()
+        return wire.encode(await coordinator.exchange(wire.decode_request(parts)))
+
+    async def ended(self) -> RunEnd | Refused:
+        """Wait for the end of the run."""
+        coordinator = await self._ready()
+        try:
+            end = await coordinator.ended()
+        except EvalfleetError as error:
+            return Refused(type(error), str(error))
+        if end.fenced:
+            # Anything but this Ray undoes by a restart, and the restart would claim a newer epoch.
+            asyncio.get_running_loop().call_later(0.5, _leave)
+        return end
+
+    async def ping(self, roster: tuple[str, ...]) -> RunProgress | None:
+        """The owner's sign of life: which workers it has. None while the claim is not through."""
+        await self.begin()
+        if self._coordinator is None or isinstance(await self.begin(), Refused):
+            return None
+        self._coordinator.roster(roster)
+        return self._coordinator.progress()
+
+    async def stop(self, status: RunStatus, reason: str, cancel: bool) -> None:
+        (await self._ready()).stop(status, reason, cancel=cancel)
+
+    async def meet(self, name: str, worker: Actor) -> None:
+        """A worker introduces itself: from now on its death is seen at once."""
+        coordinator = await self._ready()
+        self._workers[name] = worker
+        if name not in self._watching:
+            self._watching[name] = asyncio.ensure_future(self._watch(coordinator, name, worker))
+
+    async def pid(self) -> int:
+        return os.getpid()
+
+    async def _ready(self) -> Coordinator:
+        started = await self.begin()
+        if isinstance(started, Refused) or self._coordinator is None:
+            raise ConnectionError("the coordinator could not claim its run")
+        return self._coordinator
+
+    async def _watch(self, coordinator: Coordinator, name: str, worker: Actor) -> None:
+        how = await _departure(worker)
+        self._watching.pop(name, None)
+        coordinator.worker_gone(name, how)
+
+    def _kill(self, worker: str, reason: str) -> None:
+        handle = self._workers.get(worker)
+        if handle is not None:
+            ray.kill(handle)
+
+
+async def _departure(worker: Actor) -> Departure:
+    """Await a call that never returns; how it fails says how the worker ended."""
+    try:
+        await worker.watch.remote()
+    except OutOfMemoryError:
+        return Departure.OUT_OF_MEMORY
+    except ActorUnavailableError:
+        return Departure.UNREACHABLE
+    except ActorDiedError as error:
+        # A lost node may still run its workers, so their leases wait for their end.
+        return Departure.UNREACHABLE if "node was terminated" in str(error) else Departure.CRASHED
+    except RayError:
+        return Departure.UNREACHABLE
+    return Departure.DRAINED
+
+
+def _leave() -> None:
+    ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+
+
+@ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=100)  # pyright: ignore[reportCallIssue]
+class WorkerActor:
+    """Hosts one worker. Never restarted: the owner makes a new one."""
+
+    def __init__(self, blueprint: Blueprint, coordinator: Actor, name: str, lanes: int) -> None:
+        die_with_parent()
+        self._blueprint = blueprint
+        self._coordinator = coordinator
+        self._name = name
+        self._lanes = lanes
+        self._epoch = 0
+        self._worker: Worker | None = None
+        self._over = asyncio.Event()
+
+    async def run(self, run_key: int) -> Refused | None:
+        """Work until the run is over."""
+        try:
+            worker, close = self._blueprint.worker(run_key, self._name, self._lanes, self._exchange)
+        except EvalfleetError as error:
+            return Refused(type(error), str(error))
+        self._worker = worker
+        try:
+            await self._introduce()
+            await worker.run()
+        finally:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(close(), FAREWELL)
+            self._over.set()
+        return None
+
+    async def watch(self) -> None:
+        """Return when the worker ended in good order; fail when its process died."""
+        await self._over.wait()
+
+    async def drain(self) -> None:
+        if self._worker is not None:
+            self._worker.drain()
+
+    async def pid(self) -> int:
+        return os.getpid()
+
+    async def _introduce(self) -> None:
+        me = ray.get_runtime_context().current_actor
+        with contextlib.suppress(RayError):
+            await self._coordinator.meet.remote(self._name, me)
+
+    async def _exchange(self, request: ExchangeRequest) -> ExchangeReply:
+        try:
+            data: Any = await self._coordinator.exchange.remote(*wire.pieces(wire.encode(request)))
+        except ActorDiedError as error:
+            raise ConnectionAbortedError("the coordinator is gone for good") from error
+        except RayError as error:
+            raise ConnectionError("the coordinator did not answer") from error
+        reply = wire.decode_reply(data)
+        if reply.epoch > self._epoch:
+            # A new incarnation does not know us: it must see our death as the old one would have.
+            if self._epoch:
+                await self._introduce()
+            self._epoch = reply.epoch
+        return reply

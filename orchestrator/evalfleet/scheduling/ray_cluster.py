@@ -1,0 +1,57 @@
+"""Starting a Ray of our own, or joining one that runs."""
+
+# pyright: reportUnknownMemberType=false
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import ray
+
+from evalfleet.errors import InfrastructureError
+
+_OBJECT_STORE = 100 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The Ray this process uses. `cpus` counts those of all nodes; `own` says that it ends with this process."""
+
+    cpus: int
+    own: bool
+
+
+@contextmanager
+def ray_cluster(address: str | None, temporary: Path | None = None) -> Generator[Cluster, None, None]:
+    """Join the Ray at `address`, or start a private one that ends with the block.
+
+    Raises InfrastructureError when neither works.
+    """
+    try:
+        if address is None:
+            _start(temporary)
+        else:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, OSError, ValueError) as error:
+        what = "Ray could not be started here" if address is None else f"there is no Ray to join at {address}"
+        raise InfrastructureError(f"{what}: {str(error).strip().splitlines()[0] if str(error) else error!r}") from error
+    try:
+        yield Cluster(int(ray.cluster_resources().get("CPU", 1)), own=address is None)
+    finally:
+        ray.shutdown()
+
+
+def _start(temporary: Path | None) -> None:
+    ray.init(
+        address="local",
+        include_dashboard=False,
+        object_store_memory=_OBJECT_STORE,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        _node_ip_address="127.0.0.1",
+        _temp_dir=None if temporary is None else str(temporary),
+    )

@@ -1,0 +1,178 @@
+"""The driver of a run on Ray: owns coordinator and workers, replaces dead workers, watches for silence."""
+
+# Ray makes its actor handles at run time, so a checker can know nothing of their methods.
+# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false, reportUntypedClassDecorator=false
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import ActorDiedError, RayError
+
+from evalfleet.errors import InfrastructureError
+from evalfleet.model.report import RunProgress
+from evalfleet.model.verdict import RunStatus
+from evalfleet.scheduling.coordinator import BEAT, RunEnd
+from evalfleet.scheduling.ray_actors import Actor, Blueprint, Claim, CoordinatorActor, Refused, WorkerActor
+
+#: Seconds of silence after which the coordinator's process is killed, so that Ray restarts it.
+SILENCE = 15.0
+#: Seconds for which attempts in flight may end by themselves after the first Ctrl-C.
+DRAIN = 3.0
+#: Workers that fail to begin this many times in a row end the run.
+_GIVE_UP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """How many workers a run gets, and how many lanes each."""
+
+    workers: int
+    lanes: int
+
+
+class RayRun:
+    """One run over a Ray that `ray.init` has joined or started. The actors die with this process."""
+
+    def __init__(self, blueprint: Blueprint, claim: Claim, fleet: Fleet) -> None:
+        self._blueprint = blueprint
+        self._fleet = fleet
+        self._coordinator: Actor = CoordinatorActor.remote(blueprint, claim)  # pyright: ignore
+        self._names = itertools.count(1)
+        self._workers: dict[str, Actor] = {}
+        self._running: dict[asyncio.Future[Refused | None], str] = {}
+        self._run_key = 0
+        self._failures = 0
+        self._heard_at = 0.0
+
+    @property
+    def coordinator(self) -> Actor:
+        return self._coordinator
+
+    @property
+    def workers(self) -> dict[str, Actor]:
+        """The living workers by name."""
+        return dict(self._workers)
+
+    async def run(self, observer: Callable[[RunProgress], None] | None) -> RunEnd:
+        """Run to the end. Cancelling the task drains the run and raises CancelledError.
+
+        Raises RunHeld, StoreError, or what a worker could not be built for.
+        """
+        started = await self._coordinator.begin.remote()
+        if isinstance(started, Refused):
+            raise started.exception()
+        self._run_key = started
+        for _ in range(self._fleet.workers):
+            self._hire()
+        self._heard_at = _now()
+        try:
+            return await self._supervise(observer)
+        except asyncio.CancelledError:
+            await self._drain(observer)
+            raise
+        finally:
+            self._dismiss()
+
+    async def _supervise(self, observer: Callable[[RunProgress], None] | None) -> RunEnd:
+        ended = asyncio.ensure_future(self._ended())
+        try:
+            while not ended.done():
+                await asyncio.wait({ended, *self._running}, timeout=BEAT, return_when=asyncio.FIRST_COMPLETED)
+                self._replace_dead()
+                if not ended.done():
+                    await self._ping(observer)
+            await self._ping(observer)
+            return ended.result()
+        finally:
+            ended.cancel()
+
+    async def _ended(self) -> RunEnd:
+        """The coordinator's end, over its restarts."""
+        while True:
+            try:
+                end = await self._coordinator.ended.remote()
+            except RayError as error:
+                if not _may_come_back(error):
+                    raise InfrastructureError(f"the coordinator is gone: {_first_line(error)}") from error
+                await asyncio.sleep(0.2)
+                continue
+            if isinstance(end, Refused):
+                raise end.exception()
+            return end
+
+    async def _ping(self, observer: Callable[[RunProgress], None] | None) -> None:
+        try:
+            progress = await _within(self._coordinator.ping.remote(tuple(self._workers)), 2.0)
+        except (RayError, TimeoutError):
+            if _now() - self._heard_at > SILENCE:
+                # A stopped or looping process never answers; killed, it comes back and adopts what lives.
+                ray.kill(self._coordinator, no_restart=False)
+                self._heard_at = _now()
+            return
+        self._heard_at = _now()
+        if progress is not None and observer is not None:
+            observer(progress)
+
+    def _hire(self) -> None:
+        name = f"worker-{next(self._names)}"
+        worker: Actor = WorkerActor.options(num_cpus=1).remote(  # pyright: ignore
+            self._blueprint, self._coordinator, name, self._fleet.lanes
+        )
+        self._workers[name] = worker
+        self._running[asyncio.ensure_future(_awaited(worker.run.remote(self._run_key)))] = name
+
+    def _replace_dead(self) -> None:
+        for running in [future for future in self._running if future.done()]:
+            del self._workers[self._running.pop(running)]
+            error = running.exception()
+            if error is None and (refused := running.result()) is not None:
+                self._failures += 1
+                if self._failures >= _GIVE_UP:
+                    raise refused.exception()
+            elif error is not None and not isinstance(error, RayError):
+                raise error
+            elif error is None:
+                continue
+            self._hire()
+
+    async def _drain(self, observer: Callable[[RunProgress], None] | None) -> None:
+        ended = asyncio.ensure_future(self._ended())
+        for cancel in (False, True):
+            await self._coordinator.stop.remote(RunStatus.CANCELLED, "interrupted by the user", cancel)
+            await asyncio.wait({ended}, timeout=None if cancel else DRAIN)
+        await self._ping(observer)
+
+    def _dismiss(self) -> None:
+        for running in self._running:
+            running.cancel()
+        for worker in self._workers.values():
+            ray.kill(worker)
+        ray.kill(self._coordinator, no_restart=True)
+
+
+async def _awaited(reference: Any) -> Any:
+    return await reference
+
+
+async def _within(reference: Any, seconds: float) -> Any:
+    return await asyncio.wait_for(_awaited(reference), seconds)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _may_come_back(error: RayError) -> bool:
+    """Whether the actor is being restarted; only a death for good is final."""
+    return not isinstance(error, ActorDiedError)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
