@@ -32,6 +32,11 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A count with its noun: `1 case`, `2 cases`."""
+    return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
+
+
 def seconds(value: float | None) -> str:
     """A duration in the two largest units that matter."""
     if value is None:

@@ -9,8 +9,8 @@ import re
 
 from evalfleet.model.report import CaseView
 from evalfleet.reports import wording
-from evalfleet.reports.figures import count
-from evalfleet.reports.model import ArmReport, ReportModel
+from evalfleet.reports.figures import count, counted
+from evalfleet.reports.model import ReportModel
 from evalfleet.reports.visible import cut, visible_line
 
 MESSAGE_LIMIT = 300
@@ -41,7 +41,7 @@ def table_code(text: str) -> str:
 def _head(report: ReportModel) -> list[str]:
     run = report.run
     took = wording.elapsed(run)
-    parts = [f"run {code(run.id)}", wording.run_state(run), f"{count(report.planned)} cases", took]
+    parts = [f"run {code(run.id)}", wording.run_state(run), counted(report.planned, "case"), took]
     word = wording.acceptance(report.accepted)
     return [
         f"### {_MARK[report.accepted.decision]} {code(run.name)}: {word}",
@@ -60,18 +60,8 @@ def _table(report: ReportModel) -> list[str]:
 
 
 def _notes(report: ReportModel) -> list[str]:
-    return [line for arm in report.arms for line in _arm_notes(arm)]
-
-
-def _arm_notes(arm: ArmReport) -> list[str]:
-    failures = wording.failure_counts(arm.counts.failures_by_kind)
-    notes = [
-        wording.class_counts(arm.classes),
-        *([f"failures by kind, all attempts: {failures}"] if failures else []),
-        *(wording.per_eval_lines(arm.per_eval) if arm.per_eval is not None else ()),
-        *arm.notes,
-    ]
-    return [f"- {code(arm.counts.arm)}: {note}" for note in notes]
+    alone = len(report.arms) == 1
+    return [f"- {code(arm.counts.arm)}: {line}" for arm in report.arms for line in wording.arm_lines(arm, alone=alone)]
 
 
 def _notable(report: ReportModel) -> list[str]:
@@ -79,7 +69,7 @@ def _notable(report: ReportModel) -> list[str]:
     if not shown:
         return []
     more = report.not_passed - len(shown)
-    title = f"{count(report.not_passed)} cases did not pass"
+    title = f"{counted(report.not_passed, 'case')} did not pass"
     return [
         "",
         f"<details><summary>{title}</summary>",

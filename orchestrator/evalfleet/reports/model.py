@@ -9,6 +9,7 @@ from evalfleet.model.report import ArmCounts, CaseView, RunAggregate, RunInfo
 from evalfleet.model.verdict import Style
 from evalfleet.reports.accept import Accepted, accept_rule, decide_acceptance
 from evalfleet.reports.classes import LEAVING, CaseClass, add_classes, class_of, classes_of
+from evalfleet.reports.figures import counted
 from evalfleet.reports.repetitions import PerEval, per_eval
 from evalfleet.reports.statistics import Headline, headline, reliability
 
@@ -86,11 +87,12 @@ def _per_eval(counts: ArmCounts) -> PerEval | None:
 def _notes(counts: ArmCounts) -> tuple[str, ...]:
     notes: list[str] = []
     if counts.retried_verdict:
-        notes.append(f"{counts.retried_verdict} cases were tried again after failing; their first verdict counts")
+        again = counted(counts.retried_verdict, "case")
+        notes.append(f"{again} tried again after failing: the first verdict counts")
     if counts.carried:
-        notes.append(f"{counts.carried} cases are carried from an earlier run")
-    if counts.unknown_cost:
-        notes.append(f"the cost of {counts.unknown_cost} of {counts.attempts} attempts is unknown")
-    if counts.unknown_usage:
-        notes.append(f"the token usage of {counts.unknown_usage} of {counts.attempts} attempts is unknown")
+        notes.append(f"{counted(counts.carried, 'case')} carried from an earlier run")
+    # where nothing at all is known, the figure itself is a dash
+    for what, unknown in (("cost", counts.unknown_cost), ("token usage", counts.unknown_usage)):
+        if 0 < unknown < counts.attempts:
+            notes.append(f"the {what} of {unknown} of {counts.attempts} attempts is unknown")
     return tuple(notes)

@@ -93,7 +93,7 @@ def _repeated(histogram: Histogram, k: int) -> Repeated:
 def _notes(evals: int, error: float | None, *, stopped_early: bool) -> tuple[str, ...]:
     notes: list[str] = []
     if evals == 1:
-        notes.append("one eval has an answer: the standard error over evals is undefined")
+        notes.append("one eval has an answer: how far evals differ is unknown")
     if error == 0:
         notes.append("no variation seen between evals")
     if stopped_early:

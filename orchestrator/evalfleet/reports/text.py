@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from evalfleet.model.report import CaseView
 from evalfleet.reports import wording
-from evalfleet.reports.figures import count
-from evalfleet.reports.model import ArmReport, ReportModel
+from evalfleet.reports.figures import count, counted
+from evalfleet.reports.model import ReportModel
 from evalfleet.reports.tables import columns
 from evalfleet.reports.visible import cut, visible_line
 
@@ -24,7 +24,7 @@ def render_text(report: ReportModel) -> list[str]:
             wording.ARM_COLUMNS,
             [wording.arm_cells(arm.counts, arm.headline, visible_line(arm.counts.arm)) for arm in report.arms],
         ),
-        *(line for arm in report.arms for line in _arm_lines(arm)),
+        *_arm_lines(report),
         *_notable(report),
         "",
         *_verdict(report),
@@ -34,18 +34,17 @@ def render_text(report: ReportModel) -> list[str]:
 def _head(report: ReportModel) -> list[str]:
     run = report.run
     took = wording.elapsed(run)
-    parts = [f"run {run.id}", visible_line(run.name), wording.run_state(run), f"{count(report.planned)} cases", took]
+    parts = [f"run {run.id}", visible_line(run.name), wording.run_state(run), counted(report.planned, "case"), took]
     return [" · ".join(part for part in parts if part), f"  {wording.class_counts(report.totals)}"]
 
 
-def _arm_lines(arm: ArmReport) -> list[str]:
-    name = visible_line(arm.counts.arm)
-    lines = [f"  {name}: {wording.class_counts(arm.classes)}"]
-    failures = wording.failure_counts(arm.counts.failures_by_kind)
-    if failures:
-        lines.append(f"  {name}: failures by kind, all attempts: {failures}")
-    repeated = wording.per_eval_lines(arm.per_eval) if arm.per_eval is not None else ()
-    return [*lines, *(f"  {name}: {note}" for note in (*repeated, *arm.notes))]
+def _arm_lines(report: ReportModel) -> list[str]:
+    alone = len(report.arms) == 1
+    return [
+        f"  {visible_line(arm.counts.arm)}: {line}"
+        for arm in report.arms
+        for line in wording.arm_lines(arm, alone=alone)
+    ]
 
 
 def _notable(report: ReportModel) -> list[str]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from evalfleet.model.report import ArmCounts, CaseView, RunInfo
 from evalfleet.reports.accept import Accepted
 from evalfleet.reports.classes import CaseClass
-from evalfleet.reports.figures import UNKNOWN, count, money, percent, seconds
+from evalfleet.reports.figures import UNKNOWN, count, counted, money, percent, seconds
+from evalfleet.reports.model import ArmReport
 from evalfleet.reports.repetitions import PerEval
 from evalfleet.reports.statistics import Headline, Interval, PassHeadline
 from evalfleet.reports.visible import visible_line
@@ -52,18 +53,35 @@ def headline_cells(figures: Headline) -> tuple[str, str, str, str]:
     return (mean, UNKNOWN, UNKNOWN, f"{figures.complete}/{figures.total} complete")
 
 
-def per_eval_lines(figures: PerEval) -> Iterator[str]:
+def arm_lines(arm: ArmReport, *, alone: bool) -> Iterator[str]:
+    """What is said of an arm below the table; of an arm that is alone the totals say its classes."""
+    if not alone:
+        yield class_counts(arm.classes)
+    failures = failure_counts(arm.counts.failures_by_kind)
+    if failures:
+        yield f"failures by kind, all attempts: {failures}"
+    if arm.per_eval is not None and arm.per_eval.repetitions > arm.per_eval.evals:
+        yield from _per_eval_lines(arm.per_eval)
+    yield from arm.notes
+
+
+def _per_eval_lines(figures: PerEval) -> Iterator[str]:
     """What the repetitions say, with how many evals stand behind it."""
-    spread = "" if figures.standard_error is None else f" ± {percent(figures.standard_error)} standard error"
-    over = f"{count(figures.answered_evals)} of {count(figures.evals)} evals"
-    yield f"mean over evals {percent(figures.mean)}{spread} ({over})"
+    if figures.evals > 1:
+        yield _mean_line(figures)
     last = figures.repeated[-1] if figures.repeated else None
     if last is not None and last.k > 1:
         shares = (
             f"at least one {percent(last.any_passes)} (pass@{last.k}), all {percent(last.all_pass)} (pass^{last.k})"
         )
-        yield f"of {last.k} tries, drawn without replacement: {shares} ({count(last.evals)} evals)"
+        yield f"of {last.k} tries, drawn without replacement: {shares}, over {counted(last.evals, 'eval')}"
     yield from figures.notes
+
+
+def _mean_line(figures: PerEval) -> str:
+    spread = "" if figures.standard_error is None else f" ± {percent(figures.standard_error)} standard error"
+    over = f"{count(figures.answered_evals)} of {count(figures.evals)} evals"
+    return f"mean over evals {percent(figures.mean)}{spread} ({over})"
 
 
 def span(interval: Interval | None) -> str:

@@ -66,7 +66,7 @@ def test_the_standard_error_is_that_of_the_evals(answers: list[tuple[int, int]])
 @pytest.mark.parametrize(
     ("histogram", "error", "note"),
     [
-        ({(1, 1, 1): 1}, None, "one eval has an answer: the standard error over evals is undefined"),
+        ({(1, 1, 1): 1}, None, "one eval has an answer: how far evals differ is unknown"),
         ({(1, 1, 1): 3}, 0.0, "no variation seen between evals"),
         ({(3, 3, 0): 20}, 0.0, "no variation seen between evals"),
     ],
