@@ -27,18 +27,22 @@ from evalfleet.planning.lock import Commands, project_lock
 from evalfleet.planning.reuse import Action, History, reuse
 from evalfleet.planning.sandbox_plan import SandboxFault, resolve_sandbox
 from evalfleet.planning.select import Narrowing, Selector
-from evalfleet.planning.selected import DatasetRecord, SelectedEvals, scan
+from evalfleet.planning.selected import DatasetRecord, Scan, SelectedEvals, scan
 from evalfleet.planning.sources import Sources
 from evalfleet.ports import AdapterFactory, Spawner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTools:
-    """What planning reaches the outside with. `env` is the environment of commands it runs."""
+    """What planning reaches the outside with. `env` is the environment of commands it runs.
+
+    `kept_bytes` of dataset rows stay in memory between planning and `Plan.cases`; the rest is read again.
+    """
 
     factories: Mapping[str, AdapterFactory]
     spawner: Spawner
     env: Mapping[str, str]
+    kept_bytes: int = 64 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +147,7 @@ class _Planner:
         self._catalog = catalog
         self._narrowing = narrowing
         self._allow_empty = allow_empty
+        self._kept_bytes = tools.kept_bytes
         self._problems: list[Problem] = []
         self._commands = Commands(spawner=tools.spawner, env=tools.env, folder=catalog.project)
         self._sources = Sources(catalog.project, _roots(catalog.project))
@@ -152,8 +157,8 @@ class _Planner:
         arms, problems = await self._probe.arms(self._narrowing.arms)
         self._problems += problems
         selector = Selector(self._loaded.experiment.evals, self._narrowing)
-        definitions, project = self._catalog.definitions, self._catalog.project
-        found = await asyncio.to_thread(scan, definitions, selector, project, allow_empty=self._allow_empty)
+        project = self._catalog.project
+        found = await asyncio.to_thread(self._scan, selector)
         self._problems += found.problems
         selected = found.evals.definitions()
         self._check_selection(selector, selected, found.evals)
@@ -175,6 +180,15 @@ class _Planner:
             lock=await project_lock(self._commands),
             eval_parts=parts,
             sandbox_parts={pair: self._sandbox_parts(spec) for pair, spec in sandboxes.items()},
+        )
+
+    def _scan(self, selector: Selector) -> Scan:
+        return scan(
+            self._catalog.definitions,
+            selector,
+            self._catalog.project,
+            allow_empty=self._allow_empty,
+            kept_bytes=self._kept_bytes,
         )
 
     def _check_selection(self, selector: Selector, selected: tuple[EvalDefinition, ...], evals: SelectedEvals) -> None:

@@ -14,8 +14,7 @@ from evalfleet.planning.dataset import Dataset, RowReader
 from evalfleet.planning.expand import SelectedEval, content_key, planned_order
 from evalfleet.planning.select import Selector
 
-#: Rows up to this much text in all stay in memory after the scan; beyond it they are read again by position.
-KEPT_BYTES = 64 << 20
+#: This many wrong rows of one dataset are enough to report.
 MAX_PROBLEMS = 20
 
 
@@ -110,9 +109,14 @@ class Scan:
     problems: tuple[Problem, ...]
 
 
-def scan(definitions: Sequence[EvalDefinition], selector: Selector, project: Path, *, allow_empty: bool) -> Scan:
-    """Read each dataset that the selection can reach, once: check its rows, record it, order what is selected."""
-    scanner = _Scanner(selector, project, allow_empty=allow_empty)
+def scan(
+    definitions: Sequence[EvalDefinition], selector: Selector, project: Path, *, allow_empty: bool, kept_bytes: int
+) -> Scan:
+    """Read each dataset that the selection can reach, once: check its rows, record it, order what is selected.
+
+    Selected rows stay in memory up to `kept_bytes` in all; those of a dataset that goes beyond are read again.
+    """
+    scanner = _Scanner(selector, project, allow_empty=allow_empty, kept_bytes=kept_bytes)
     for index, definition in enumerate(definitions):
         scanner.add(index, definition)
     table = SelectedEvals(definitions, scanner.rows)
@@ -123,11 +127,11 @@ def scan(definitions: Sequence[EvalDefinition], selector: Selector, project: Pat
 
 
 class _Scanner:
-    def __init__(self, selector: Selector, project: Path, *, allow_empty: bool) -> None:
+    def __init__(self, selector: Selector, project: Path, *, allow_empty: bool, kept_bytes: int) -> None:
         self._selector = selector
         self._project = project
         self._allow_empty = allow_empty
-        self._bytes = 0
+        self._room = kept_bytes
         self.rows: dict[int, _Rows] = {}
         self.entries: list[tuple[int, int]] = []
         self.keys = array("Q")
@@ -171,13 +175,14 @@ class _Scanner:
         self.records.append(DatasetRecord(uri=_uri(dataset.path, self._project), sha256=rows.sha256, rows=total))
 
     def _keep(self, rows: _Rows, name: str, data: bytes) -> None:
-        self._bytes += len(name) + len(data)
-        if rows.kept is not None:
-            if self._bytes <= KEPT_BYTES:
-                rows.kept.append((name, data))
-            else:
-                self._bytes -= sum(len(one) + len(other) for one, other in rows.kept)
-                rows.kept = None
+        if rows.kept is None:
+            return
+        self._room -= len(name) + len(data)
+        if self._room >= 0:
+            rows.kept.append((name, data))
+        else:
+            self._room += len(name) + len(data) + sum(len(one) + len(other) for one, other in rows.kept)
+            rows.kept = None
 
 
 def _uri(path: Path, project: Path) -> str:

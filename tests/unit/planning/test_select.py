@@ -1,0 +1,60 @@
+"""Plain prefixes, tags and exclusions: what they take, and what they never matched."""
+
+from __future__ import annotations
+
+from evalfleet.model.experiment import Selection
+from evalfleet.planning.select import Narrowing, Selector
+
+
+def selector(
+    select: tuple[str, ...] = (),
+    exclude: tuple[str, ...] = (),
+    tags: tuple[str, ...] = (),
+    prefixes: tuple[str, ...] = (),
+    narrow_tags: tuple[str, ...] = (),
+) -> Selector:
+    selection = Selection(select=select, exclude=exclude, tags=tags)
+    return Selector(selection, Narrowing(prefixes=prefixes, tags=narrow_tags))
+
+
+def test_a_prefix_is_plain_text() -> None:
+    chosen = selector(("terminal-swe",))
+    assert [
+        chosen.admits(name) for name in ("terminal-swe-astropy-1", "terminal-swe", "terminal", "x/terminal-swe")
+    ] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_the_command_line_only_narrows() -> None:
+    chosen = selector(("sql", "weather"), prefixes=("weather/b", "math"))
+    assert [chosen.admits(name) for name in ("sql/1", "weather/b", "weather/c", "math")] == [False, True, False, False]
+
+
+def test_exclusion_has_the_last_word() -> None:
+    chosen = selector(("sql",), exclude=("sql/00",), prefixes=("sql/00",))
+    assert not chosen.admits("sql/0001")
+
+
+def test_any_tag_of_each_list_suffices() -> None:
+    chosen = selector(tags=("a", "b"), narrow_tags=("c",))
+    tags = [("a", "c"), ("b", "c"), ("a",), ("c",), ()]
+    assert [chosen.may_admit("x", own, rows=False) for own in tags] == [True, True, False, False, False]
+
+
+def test_a_dataset_is_read_only_when_a_prefix_can_reach_its_rows() -> None:
+    chosen = selector(("sql/0001",))
+    assert chosen.may_admit("sql", (), rows=True)
+    assert not chosen.may_admit("sq", (), rows=True)
+    assert not chosen.may_admit("math", (), rows=True)
+    assert not chosen.may_admit("sql", (), rows=False)
+
+
+def test_prefixes_that_matched_nothing_are_known() -> None:
+    chosen = selector(("sql", "wether"), exclude=("nope",), prefixes=("sql/9",))
+    chosen.may_admit("sql", (), rows=True)
+    chosen.admits("sql/0001")
+    assert list(chosen.unmatched()) == [("select", 1, "wether"), ("exclude", 0, "nope"), ("prefix", 0, "sql/9")]
