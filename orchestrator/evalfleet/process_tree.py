@@ -18,6 +18,8 @@ _DEATH_SECONDS = 5.0
 #: After its exit, a command whose background children hold its output gets this long for what is under way.
 _DRAIN_SECONDS = 0.1
 _READ_BYTES = 1 << 16
+#: A pipe holds less than this many reads; who still writes after the end is not listened to.
+_LAST_READS = 32
 
 
 class Tree:
@@ -37,6 +39,7 @@ class Tree:
         self._loop = loop
         self._control = control
         self._on_gone = on_gone
+        self._told_to_end = False
         self.stdout = Capture(loop, output_limit)
         self.stderr = Capture(loop, output_limit)
         self.exited: asyncio.Future[str | None] = loop.create_future()
@@ -52,7 +55,7 @@ class Tree:
             with contextlib.suppress(ConnectionError):  # the supervisor is dead, as the end of its socket will tell
                 sent = socket.send_fds(self._control, [request], streams)
                 if sent < len(request):
-                    await self._loop.sock_sendall(self._control, request[sent:])
+                    await self._send(request[sent:])
 
     async def drain(self) -> None:
         """Give output under way a moment to arrive when background children hold the pipes."""
@@ -63,11 +66,22 @@ class Tree:
         """Kill what is left and wait for the proof that nothing is."""
         if self.gone.done():
             return
+        self._told_to_end = True
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
         _, waiting = await asyncio.wait((self.gone,), timeout=_DEATH_SECONDS)
         if waiting:
             raise InfrastructureError(f"a process would not die within {_DEATH_SECONDS:g} s of SIGKILL")
+
+    async def _send(self, rest: bytes) -> None:
+        """Send what did not fit at once, unless the supervisor dies meanwhile: nobody would take it then."""
+        sending = asyncio.ensure_future(self._loop.sock_sendall(self._control, rest))
+        try:
+            await asyncio.wait((sending, self.gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sending.cancel()
+        if sending.done():
+            sending.result()
 
     def _hear(self) -> None:
         try:
@@ -76,7 +90,7 @@ class Tree:
             lines = b""
         for line in lines.decode().splitlines():
             if line == process_launcher.GONE:
-                self._settle(reusable=True)
+                self._settle(reusable=not self._told_to_end)
             elif not self.exited.done():
                 self.exited.set_result(line)
         if not lines:
@@ -141,8 +155,9 @@ class Capture:
         """Take what has been written so far, and close."""
         if self._writer >= 0:
             os.close(self.take_writer())
-        while not self.ended.done() and self._read():
-            pass
+        for _ in range(_LAST_READS):
+            if self.ended.done() or not self._read():
+                break
         self._close()
 
     def _read(self) -> bool:

@@ -45,6 +45,10 @@ class TestGroups:
         await shell(spawner, f"sleep {seconds} & (env -i setsid sleep {seconds} &)")
         assert alive(seconds) == 0
 
+    async def test_a_background_child_that_ends_just_then_does_no_harm(self, spawner: SystemSpawner) -> None:
+        for number in range(200):
+            assert (await shell(spawner, f"sleep 0.00{number % 4} & echo {number}")).text == f"{number}\n"
+
     async def test_end_kills_one_group_and_no_other(self, spawner: SystemSpawner) -> None:
         ours, theirs = forever(), forever()
         await shell(spawner, f"sleep {ours} &", group="ours")
