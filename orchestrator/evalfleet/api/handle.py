@@ -63,7 +63,9 @@ class RunHandle:
     async def cases(self, which: CaseFilter | None = None) -> AsyncIterator[CaseView]:
         """Cases in planned order, read page by page."""
         wanted = which or CaseFilter()
-        chosen = reader.CaseFilter(statuses=wanted.statuses or None, arm=wanted.arm, prefix=wanted.prefix)
+        chosen = reader.CaseFilter(
+            statuses=wanted.statuses or None, arm=wanted.arm, prefix=wanted.prefix, tag=wanted.tag
+        )
         after = -1 if wanted.ordinal is None else wanted.ordinal - 1
         left = 1 if wanted.ordinal is not None else wanted.limit
         while left is None or left > 0:

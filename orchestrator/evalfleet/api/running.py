@@ -66,7 +66,7 @@ def resumed_claim(info: RunInfo, random: Random, *, steal: bool) -> Claiming:
     """The claim of a resumed run: a holder that is known to be dead is not waited for."""
     holder = info.holder
     if holder is None:
-        return Claiming(holder=_holder(random))
+        return Claiming(holder=_holder(random), takeover=True)
     dead = holder.get("host") == socket.gethostname() and not process_alive(int(holder.get("pid", 0)))
     if dead:
         # Its workers die with it, so nothing of it can act any more.
