@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 # also a standby that was promoted or demoted under us, a server that is starting, a disk that is full
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
+#: What Postgres says of a row that it can't take; a malformed binary one reads as a violated protocol.
+REFUSED = (psycopg.DataError, psycopg.IntegrityError, errors.ProtocolViolation)
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
 
@@ -44,6 +46,8 @@ class Lifeline:
                 try:
                     return await self._once(work)
                 except _LOST as error:
+                    if isinstance(error, REFUSED):
+                        raise
                     if loop.time() + pause > deadline:
                         message = f"the record store at {place(self._url)} cannot be used: {first_line(error)}"
                         raise StoreError(message) from error

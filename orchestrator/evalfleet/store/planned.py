@@ -74,16 +74,18 @@ class CreatedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastResult:
-    """What the latest run that settled a fingerprint at a repetition made of it.
+    """What an earlier run made of a case: its place there, and how it was settled.
 
-    `run` and `attempt` are those that executed it, also when that run had carried it; `attempt` is None when it
-    was settled without one.
+    `executed_by` and `attempt` name the run and the attempt that executed it, also when `run` had carried it;
+    `attempt` is None when it was settled without one.
     """
 
     run: str
-    attempt: int | None
+    ordinal: int
     how: Settlement
     verdict: Verdict | None
+    executed_by: str
+    attempt: int | None
     kind: FailureKind | None = None
     code: str | None = None
     score_state: ScoreState | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from evalfleet.store.copying import FIRST_OWN_ATTEMPT
+
 #: A running run whose coordinator was silent for this long reads as interrupted; a resume may take it over.
 STALE_SECONDS = 15
 
@@ -34,7 +36,7 @@ ARMS = "SELECT arm, name, style::text, cases, repeated FROM arms WHERE run_key =
 
 #: All attempts by arm and by what decides a class: a few dozen rows whatever the run. Grouped by the enums, not
 #: by their texts, whose number no planner can guess.
-CLASSES = """
+CLASSES = f"""
 SELECT arm, settles, outcome::text, verdict::text, kind::text, score_state::text, attempts, input_tokens,
        output_tokens, unknown_usage, cost_usd, unknown_cost, earned
 FROM (
@@ -46,7 +48,7 @@ FROM (
            coalesce(sum(coalesce(cost_usd, estimated_usd)), 0)::float8 AS cost_usd,
            count(*) FILTER (WHERE cost_usd IS NULL AND estimated_usd IS NULL) AS unknown_cost,
            coalesce(sum(earned), 0)::float8 AS earned
-    FROM attempts WHERE run_key = %(run_key)s
+    FROM attempts WHERE run_key = %(run_key)s AND attempt >= {FIRST_OWN_ATTEMPT}
     GROUP BY arm, settles, outcome, verdict, kind, score_state
 ) g
 """
@@ -155,7 +157,8 @@ def cases(reopened: bool) -> bytes:
     SELECT c.ordinal, r.name, c.eval_id, c.style::text, c.repetition, {_STATUS} AS status, s.how::text,
            s.verdict::text, s.kind::text, s.code, a.message, coalesce(a.score_state, s.score_state)::text,
            coalesce(a.earned, s.earned), s.attempt,
-           (SELECT count(*) FROM attempts n WHERE n.run_key = c.run_key AND n.ordinal = c.ordinal),
+           (SELECT count(*) FROM attempts n
+            WHERE n.run_key = c.run_key AND n.ordinal = c.ordinal AND n.attempt >= {FIRST_OWN_ATTEMPT}),
            a.duration, a.reply, c.tags, c.variants, s.from_run, s.from_attempt, a.estimated_usd, {USAGE}
     FROM cases c
     JOIN arms r ON r.run_key = c.run_key AND r.arm = c.arm

@@ -52,7 +52,8 @@ def copy_into(table: str) -> bytes:
 CLAIM = _sql("""
 UPDATE runs
 SET epoch = epoch + 1, holder = %(me)s, holder_host = %(host)s, holder_pid = %(pid)s, beat = clock_timestamp(),
-    status = 'running', started_at = coalesce(started_at, clock_timestamp()), finished_at = NULL, stop_reason = NULL
+    status = 'running', started_at = coalesce(started_at, clock_timestamp()), finished_at = NULL, stop_reason = NULL,
+    cancel_requested_at = CASE WHEN %(takeover)s THEN NULL ELSE cancel_requested_at END
 WHERE id = %(run)s AND deleted_at IS NULL
   AND (status IN ('queued', 'running') OR %(takeover)s OR %(steal)s)
   AND (holder IS NULL OR holder = %(me)s OR %(steal)s
@@ -96,7 +97,8 @@ _PREVIOUS_NUMBER = """
 coalesce((SELECT max(a.number) FROM attempts a WHERE a.run_key = %(run_key)s AND a.ordinal = s.ordinal), 0)
 """
 
-_ARM = "(SELECT c.arm FROM cases c WHERE c.run_key = %(run_key)s AND c.ordinal = s.ordinal)"
+# no arm, so no row, for what belongs to another run or to no case
+_ARM = "(SELECT c.arm FROM cases c WHERE c.run_key = %(run_key)s AND c.ordinal = s.ordinal {of_this_run})"
 
 _BLOCKS = f"""
 UPDATE case_blocks b SET unsettled = b.unsettled - d.settled
@@ -108,7 +110,7 @@ WHERE b.run_key = %(run_key)s AND b.block = d.block
 # superseded. Nobody else settles meanwhile: who writes to a run holds the lock that the fence took.
 _WRITE_ATTEMPTS = f"""
 WITH fresh AS (
-    SELECT s.*, {_ARM} AS arm,
+    SELECT s.*, {_ARM.format(of_this_run="AND s.run_key = c.run_key")} AS arm,
            {_PREVIOUS_NUMBER} + row_number() OVER (PARTITION BY s.ordinal ORDER BY s.attempt) AS number,
            row_number() OVER (PARTITION BY s.ordinal, s.settles ORDER BY s.attempt) = 1
            AND (SELECT d.ordinal FROM settlements d
@@ -166,7 +168,7 @@ WITH given AS (
 ), inserted AS (
     INSERT INTO attempts (attempt, run_key, ordinal, arm, number, started_at, duration, commit_seq, outcome, kind, code,
                           worker, blamed, pages_complete)
-    SELECT attempt, %(run_key)s, ordinal, {_ARM},
+    SELECT attempt, %(run_key)s, ordinal, {_ARM.format(of_this_run="")},
            {_PREVIOUS_NUMBER} + row_number() OVER (PARTITION BY s.ordinal ORDER BY s.attempt),
            to_timestamp(started), greatest(0, extract(epoch FROM clock_timestamp()) - started), %(commit_seq)s,
            'interrupted', kind, code, worker, blamed, complete
@@ -174,8 +176,8 @@ WITH given AS (
     ON CONFLICT (run_key, attempt) DO NOTHING
     RETURNING attempt
 ), counted AS (
-    UPDATE runs SET attempts = attempts + n.lost, unknown_cost = unknown_cost + n.lost
-    FROM (SELECT count(*) AS lost FROM inserted) n WHERE run_key = %(run_key)s
+    UPDATE runs r SET attempts = r.attempts + n.lost, unknown_cost = r.unknown_cost + n.lost
+    FROM (SELECT count(*) AS lost FROM inserted) n WHERE r.run_key = %(run_key)s
 )
 SELECT attempt FROM inserted
 """)
@@ -197,9 +199,9 @@ WITH settled AS (
 ), blocks AS ({_BLOCKS}), deciding AS (
     UPDATE attempts a SET settles = true FROM settled d WHERE a.run_key = %(run_key)s AND a.attempt = d.attempt
 ), counted AS (
-    UPDATE runs SET failures = failures + n.failures
+    UPDATE runs r SET failures = r.failures + n.failures
     FROM (SELECT count(*) AS failures FROM settled WHERE verdict = 'errored') n
-    WHERE run_key = %(run_key)s AND n.failures > 0
+    WHERE r.run_key = %(run_key)s AND n.failures > 0
 )
 SELECT ordinal FROM settled
 """)

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import psycopg
-
 from evalfleet.errors import ConfigurationError, Fenced, RunHeld, StoreError
 from evalfleet.model.case import Case
 from evalfleet.model.record import Claim, CommitBatch, Committed, IntentKind, OpenIntent, PendingCase
@@ -17,7 +15,7 @@ from evalfleet.ports import Holder
 from evalfleet.store import write_sql
 from evalfleet.store.batches import Fence, apply, halves, merged, recall
 from evalfleet.store.connection import Connection
-from evalfleet.store.lifeline import Lifeline
+from evalfleet.store.lifeline import REFUSED, Lifeline
 from evalfleet.store.replay import Kept
 
 #: Seconds for which a lost store is waited for before the coordinator gives up.
@@ -69,7 +67,7 @@ class PostgresRecorder:
         """
         try:
             return await self._commit(batch)
-        except (psycopg.DataError, psycopg.IntegrityError) as error:
+        except REFUSED as error:
             parts = halves(batch)
             if parts:
                 return merged([await self.commit(part) for part in parts])

@@ -1,0 +1,103 @@
+"""What earlier runs of a project made of the same cases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evalfleet.errors import FailureKind
+from evalfleet.model.verdict import ScoreState, Settlement, Verdict
+from evalfleet.store.connection import Connection
+from evalfleet.store.planned import PastResult, UnfinishedRun
+
+# by index only: a hash of the fingerprint finds the few cases, whose runs are then sorted by age
+_SETTLED = """
+SELECT k.fingerprint, k.repetition, f.*
+FROM unnest(%(fingerprints)s::bytea[], %(repetitions)s::integer[]) AS k (fingerprint, repetition)
+CROSS JOIN LATERAL (
+    SELECT r.id, c.ordinal, s.how::text, s.verdict::text, s.kind::text, s.code,
+           coalesce(a.score_state, s.score_state)::text, coalesce(a.earned, s.earned),
+           coalesce(s.from_run, r.id), coalesce(s.from_attempt, s.attempt)
+    FROM cases c
+    JOIN runs r ON r.run_key = c.run_key
+    JOIN settlements s ON s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL
+    LEFT JOIN attempts a ON a.run_key = s.run_key AND a.attempt = s.attempt
+    WHERE c.fingerprint = k.fingerprint AND c.repetition = k.repetition
+      AND r.project = %(project)s AND r.kind = 'sweep' AND r.deleted_at IS NULL
+    ORDER BY r.run_key DESC, c.ordinal LIMIT 1
+) f
+"""
+
+_RESEMBLING = """
+SELECT a.name, c.eval_id, c.repetition, r.id, c.ordinal, s.how::text, s.verdict::text, s.kind::text, s.code,
+       NULL, NULL, coalesce(s.from_run, r.id), coalesce(s.from_attempt, s.attempt)
+FROM (
+    SELECT run_key, id FROM runs
+    WHERE project = %(project)s AND name = %(name)s AND kind = 'sweep' AND deleted_at IS NULL
+      AND EXISTS (SELECT FROM settlements s WHERE s.run_key = runs.run_key AND s.superseded_at IS NULL)
+    ORDER BY run_key DESC LIMIT 1
+) r
+JOIN cases c ON c.run_key = r.run_key
+JOIN arms a ON a.run_key = c.run_key AND a.arm = c.arm
+JOIN settlements s ON s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL
+"""
+
+_UNFINISHED = """
+SELECT r.id, extract(epoch FROM r.created_at)::float8, r.total,
+       r.total - (SELECT coalesce(sum(unsettled), 0) FROM case_blocks b WHERE b.run_key = r.run_key)::bigint
+FROM runs r
+WHERE r.project = %s AND r.digest = %s AND r.kind = 'sweep' AND r.deleted_at IS NULL
+  AND r.status IN ('queued', 'running', 'cancelled', 'limited')
+ORDER BY r.run_key DESC LIMIT 1
+"""
+
+#: An arm's name, an eval id and a repetition.
+CaseName = tuple[str, str, int]
+
+
+async def settled_before(
+    connection: Connection, project: str, keys: Sequence[tuple[str, int]]
+) -> dict[tuple[str, int], PastResult]:
+    """For each (fingerprint, repetition) what the latest run of the project that settled it made of it.
+
+    Never another project's, never a try's, and never an older run's because it passed there. Ask in batches of
+    some thousands.
+    """
+    given = {
+        "project": project,
+        "fingerprints": [bytes.fromhex(fingerprint) for fingerprint, _ in keys],
+        "repetitions": [repetition for _, repetition in keys],
+    }
+    rows = await (await connection.execute(_SETTLED, given)).fetchall()
+    return {(fingerprint.hex(), repetition): _past(row) for fingerprint, repetition, *row in rows}
+
+
+async def resembling(connection: Connection, project: str, name: str) -> dict[CaseName, PastResult]:
+    """The settled cases of the latest run of the experiment `name` by arm, eval id and repetition."""
+    rows = await (await connection.execute(_RESEMBLING, {"project": project, "name": name})).fetchall()
+    return {(arm, eval_id, repetition): _past(row) for arm, eval_id, repetition, *row in rows}
+
+
+async def unfinished_run(connection: Connection, project: str, digest: str) -> UnfinishedRun | None:
+    """The latest run of exactly these definitions that was not completed, None when there is none."""
+    row = await (await connection.execute(_UNFINISHED, (project, digest))).fetchone()
+    if row is None:
+        return None
+    identifier, created_at, total, settled = row
+    return UnfinishedRun(id=identifier, created_at=created_at, settled=settled, total=total)
+
+
+def _past(row: Sequence[Any]) -> PastResult:
+    run, ordinal, how, verdict, kind, code, state, earned, from_run, from_attempt = row
+    return PastResult(
+        run=run,
+        ordinal=ordinal,
+        how=Settlement(how),
+        verdict=None if verdict is None else Verdict(verdict),
+        kind=None if kind is None else FailureKind(kind),
+        code=code,
+        score_state=None if state is None else ScoreState(state),
+        earned=earned,
+        executed_by=from_run,
+        attempt=from_attempt,
+    )
