@@ -50,7 +50,8 @@ class ChatModel:
         """The model's answer to a conversation. Raises SendFailure, with what came of a broken stream as `partial`."""
         headers = {"content-type": "application/json"}
         if self._options.api_key_env is not None:
-            headers["authorization"] = f"Bearer {ctx.secrets.resolve(self._options.api_key_env)}"
+            # keys read from files end in a newline, which no header may hold
+            headers["authorization"] = f"Bearer {ctx.secrets.resolve(self._options.api_key_env).strip()}"
         body = {**self._fixed, "messages": messages, **self._per_call(schema, ctx)}
         outgoing = Outgoing(url=self._options.endpoint, body=json.dumps(body).encode("ascii"), headers=headers)
         stream = ChatStream()

@@ -7,6 +7,7 @@ import contextvars
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from evalfleet.errors import Acceptance, FailureKind, SendFailure
@@ -36,13 +37,14 @@ async def within_deadline(ctx: AdapterContext) -> AsyncGenerator[None, None]:
 
 
 class AgentThreads:
-    """Daemon threads for synchronous agent code: at most `limit` are waited for at a time.
+    """Daemon threads for synchronous agent code: at most `limit` are waited for at a time, idle ones are used again.
 
     A call that outlives its cancelled send keeps its thread until it returns; its place is free at once.
     """
 
     def __init__(self, limit: int) -> None:
         self._places = asyncio.Semaphore(limit)
+        self._idle: list[SimpleQueue[Callable[[], None] | None]] = []
 
     async def run(self, call: Callable[[], R]) -> R:
         """Run `call` in a thread, with the caller's context variables."""
@@ -59,11 +61,34 @@ class AgentThreads:
                     result = None, error
                 _deliver(loop, outcome, result)
 
-            threading.Thread(target=work, name="evalfleet-agent", daemon=True).start()
-            value, error = await outcome
+            inbox = self._idle.pop() if self._idle else _start_thread()
+            inbox.put(work)
+            try:
+                value, error = await outcome
+            except asyncio.CancelledError:
+                inbox.put(None)
+                raise
+            self._idle.append(inbox)
         if error is not None:
             raise error
         return value  # pyright: ignore[reportReturnType] - without an error there is a value
+
+    def close(self) -> None:
+        """Let idle threads end."""
+        while self._idle:
+            self._idle.pop().put(None)
+
+
+def _start_thread() -> SimpleQueue[Callable[[], None] | None]:
+    """A thread that runs what is put into its inbox, until None."""
+    inbox: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+
+    def serve() -> None:
+        while (work := inbox.get()) is not None:
+            work()
+
+    threading.Thread(target=serve, name="evalfleet-agent", daemon=True).start()
+    return inbox
 
 
 def _deliver(loop: asyncio.AbstractEventLoop, outcome: asyncio.Future[Any], result: Any) -> None:

@@ -55,6 +55,7 @@ class OpenAIAdapter:
         return _ChatSession(self._model, self._box, self._options)
 
     async def close(self) -> None:
+        self._box.close()
         await self._model.close()
 
 

@@ -68,7 +68,7 @@ class PythonAdapter:
         return _ObjectSession(agent, self._threads)
 
     async def close(self) -> None:
-        """Nothing is shared but threads, and those end by themselves."""
+        self._threads.close()
 
 
 class _FunctionSession:

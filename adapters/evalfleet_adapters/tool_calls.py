@@ -29,6 +29,9 @@ class ToolBox:
     def __bool__(self) -> bool:
         return bool(self._tools)
 
+    def close(self) -> None:
+        self._threads.close()
+
     async def run(self, call: ToolCall) -> tuple[OperationFinished, str]:
         """How the call ended, and the text that goes back to the model. Arguments and output are exact JSON."""
         status, output = await self._outcome(call)

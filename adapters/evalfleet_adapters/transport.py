@@ -118,6 +118,9 @@ class Transport:
                 return await consume(response)
             finally:
                 await response.aclose()
+        except (httpx.LocalProtocolError, UnicodeEncodeError):
+            # the errors' own text would show the header, and that may be the secret
+            raise _unsendable("a header of the request holds a character that HTTP does not allow") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise broken(error, started=started) from error
 
@@ -175,8 +178,8 @@ async def refused(response: httpx.Response, now: float) -> SendFailure:
 def broken(error: httpx.HTTPError | httpx.InvalidURL, *, started: bool) -> SendFailure:
     """What a failed exchange means. `started` tells that the answer had begun."""
     text = f"{type(error).__name__}: {describe(error)}".removesuffix(": ")
-    if isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError)):
-        return SendFailure(text, code="REQUEST_INVALID", acceptance=Acceptance.REJECTED)
+    if isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol)):
+        return _unsendable(text)
     code, acceptance = "CONNECTION_BROKEN", Acceptance.STARTED if started else Acceptance.UNKNOWN
     if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
         code, acceptance = "CONNECTION_REFUSED", Acceptance.REJECTED
@@ -185,6 +188,10 @@ def broken(error: httpx.HTTPError | httpx.InvalidURL, *, started: bool) -> SendF
     elif isinstance(error, httpx.DecodingError):
         code = "BAD_RESPONSE"
     return SendFailure(text, kind=FailureKind.PROVIDER, code=code, acceptance=acceptance)
+
+
+def _unsendable(text: str) -> SendFailure:
+    return SendFailure(text, code="REQUEST_INVALID", acceptance=Acceptance.REJECTED)
 
 
 def shown(body: bytes) -> str:
@@ -202,7 +209,7 @@ def _code(status: int, reported: str) -> str:
         return "PROVIDER_UNAVAILABLE"
     if status == 408 or status >= 500:
         return "PROVIDER_ERROR"
-    return "REQUEST_REFUSED" if status >= 400 else "REDIRECTED"
+    return "REQUEST_REFUSED" if status >= 400 else "REQUEST_REDIRECTED"
 
 
 def _media_type(response: httpx.Response) -> str:

@@ -28,6 +28,7 @@ from evalfleet.model.events import (
 from evalfleet.model.tool import ToolRejected, tool
 from evalfleet.model.turn import Turn, TurnInput
 from evalfleet.model.usage import Usage
+from evalfleet.plugins import adapter_factories
 from evalfleet.ports import Adapter, AdapterContext
 from evalfleet.testing.adapter_context import FakeContext
 from evalfleet.testing.adapter_suite import Absent, Probes, adapter_suite, operation_problems
@@ -207,6 +208,18 @@ def openai_adapter(**options: Any) -> Any:
 
 TestOpenAI = adapter_suite(openai_adapter(), probes=PROBES)
 TestOpenAIStream = adapter_suite(openai_adapter(stream=True), probes=PROBES)
+
+
+# --- entry points ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["python", "scripted", "http", "openai"])
+def test_a_shipped_adapter_is_found_by_its_name_and_describes_its_options(name: str) -> None:
+    factory = adapter_factories()[name]
+    assert factory.name == name
+    assert factory.options.model_config.get("extra") == "forbid"
+    assert factory.options.model_config.get("frozen") is True
+    assert factory.options.model_json_schema()["type"] == "object"
 
 
 # --- the suite itself -----------------------------------------------------------------------------------------

@@ -357,7 +357,7 @@ async def test_calls_of_tools_nobody_runs_stay_pending_and_the_conversation_goes
         (Reply(status=401), FailureKind.ADAPTER, "AUTHENTICATION_FAILED", Acceptance.REJECTED, 1, "HTTP 401"),
         (Reply(status=408), FailureKind.PROVIDER, "PROVIDER_ERROR", Acceptance.UNKNOWN, 1, "HTTP 408"),
         (Reply(status=307, headers={"location": "/x"}),
-         FailureKind.ADAPTER, "REDIRECTED", Acceptance.REJECTED, 1, "HTTP 307"),
+         FailureKind.ADAPTER, "REQUEST_REDIRECTED", Acceptance.REJECTED, 1, "HTTP 307"),
         (json_reply({"error": {"message": "overloaded", "code": 502}}),
          FailureKind.PROVIDER, "PROVIDER_ERROR", Acceptance.STARTED, 1, "overloaded (502)"),
         (json_reply({"hello": 1}), FailureKind.PROVIDER, "BAD_RESPONSE", Acceptance.STARTED, 1, "the response has no"),
@@ -388,6 +388,24 @@ async def test_nobody_listens() -> None:
         await say(adapter, "x")
     assert (caught.value.code, caught.value.acceptance) == ("CONNECTION_REFUSED", Acceptance.REJECTED)
     await adapter.close()
+
+
+@pytest.mark.parametrize("key", ["sk-sec\nret", "sk-secrét"])
+async def test_a_key_that_no_header_may_hold_is_not_shown(key: str) -> None:
+    ctx = FakeContext()
+    ctx.secrets = FakeSecrets({"KEY": key})
+    error, made = await failure(serving(api_key_env="KEY"), ctx=ctx)
+    assert (error.kind, error.code, made) == (FailureKind.ADAPTER, "REQUEST_INVALID", 0)
+    assert str(error) == "a header of the request holds a character that HTTP does not allow"
+    assert error.__cause__ is None
+
+
+async def test_the_newline_at_the_end_of_a_key_file_is_no_part_of_the_key() -> None:
+    ctx = FakeContext()
+    ctx.secrets = FakeSecrets({"KEY": "sk-secret\n"})
+    async with serving(["ok"], api_key_env="KEY") as (adapter, model):
+        await say(adapter, "x", ctx=ctx)
+    assert model.requests[0].headers["authorization"] == "Bearer sk-secret"
 
 
 async def test_a_body_in_a_message_has_an_end() -> None:
