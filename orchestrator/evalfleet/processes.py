@@ -172,10 +172,12 @@ class SystemSpawner:
 
     async def close(self) -> None:
         """Kill all that runs and let the supervisors go. May be called twice."""
-        await asyncio.gather(*[tree.end() for tree in self._trees])
-        if self._launcher is not None:
-            self._launcher.dismiss()
-            self._launcher = None
+        try:
+            await asyncio.gather(*[tree.end() for tree in self._trees])
+        finally:
+            if self._launcher is not None:
+                self._launcher.dismiss()
+                self._launcher = None
 
     async def _supervisor(self) -> socket.socket:
         """The socket of an idle supervisor, or of a new one."""

@@ -169,7 +169,10 @@ class LocalProvider:
         return sandbox
 
     async def close(self) -> None:
-        await asyncio.gather(*[sandbox.close() for sandbox in self._open])
+        outcomes = await asyncio.gather(*[sandbox.close() for sandbox in self._open], return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome  # the first, after all had their turn
 
     async def reap(self) -> list[str]:
         """Remove what processes left that died without closing; the names of the removed directories."""
