@@ -71,14 +71,18 @@ def expand(arms: Sequence[ArmIdentity], evals: Iterable[SelectedEval], repetitio
 
 def content_key(definition: str, row: bytes | None) -> int:
     """64 bits that identify a selected Eval by content, whatever its position."""
-    return int.from_bytes(blake2b(definition.encode() + b"\n" + (row or b""), digest_size=8).digest(), "big")
+    return _hash64(definition.encode() + b"\n" + (row or b""))
 
 
 def planned_order(keys: Sequence[int], seed: int) -> array[int]:
     """The indices of `keys` permuted by `seed`; equal keys stay together, in their order."""
     salt = blake2b(str(seed).encode(), digest_size=32).digest()
-    hashed = [blake2b(key.to_bytes(8, "big"), digest_size=8, key=salt).digest() for key in keys]
-    return array("Q", sorted(range(len(keys)), key=hashed.__getitem__))
+    ranks = array("Q", (_hash64(key.to_bytes(8, "big"), salt) for key in keys))
+    return array("Q", sorted(range(len(keys)), key=ranks.__getitem__))
+
+
+def _hash64(data: bytes, key: bytes = b"") -> int:
+    return int.from_bytes(blake2b(data, digest_size=8, key=key).digest(), "big")
 
 
 def _shared(selected: SelectedEval) -> str:

@@ -37,6 +37,20 @@ class _Rows:
     sha256: str = ""
 
 
+@dataclass(slots=True)
+class _Found:
+    """Selected Evals in the order they were found: definition, row of its dataset, content key."""
+
+    owners: array[int] = field(default_factory=lambda: array("L"))
+    rows: array[int] = field(default_factory=lambda: array("Q"))
+    keys: array[int] = field(default_factory=lambda: array("Q"))
+
+    def add(self, owner: int, row: int, key: int) -> None:
+        self.owners.append(owner)
+        self.rows.append(row)
+        self.keys.append(key)
+
+
 class SelectedEvals:
     """Selected Evals in planned order. Iterating gives the same each time, or raises DefinitionError
     (`DATASET_CHANGED`) when a file is not what was scanned."""
@@ -51,17 +65,14 @@ class SelectedEvals:
     def __len__(self) -> int:
         return len(self._owner)
 
-    def arrange(self, entries: Sequence[tuple[int, int]], keys: Sequence[int], seed: int, limit: int | None) -> None:
-        """Keep the first `limit` entries (definition, row) in planned order."""
-        order = planned_order(keys, seed)
-        previous = -1
-        for place, entry in enumerate(order[:limit]):
-            owner, row = entries[entry]
-            self._owner.append(owner)
-            self._row.append(row)
-            if previous >= 0 and keys[entry] == keys[previous]:
+    def arrange(self, found: _Found, seed: int, limit: int | None) -> None:
+        """Keep the first `limit` of what was found, in planned order."""
+        order, keys = planned_order(found.keys, seed)[:limit], found.keys
+        for place, index in enumerate(order):
+            self._owner.append(found.owners[index])
+            self._row.append(found.rows[index])
+            if place and keys[index] == keys[order[place - 1]]:
                 self._occurrences[place] = self._occurrences.get(place - 1, 0) + 1
-            previous = entry
 
     def definitions(self) -> tuple[EvalDefinition, ...]:
         """The definitions that have a selected Eval."""
@@ -121,7 +132,7 @@ def scan(
         scanner.add(index, definition)
     table = SelectedEvals(definitions, scanner.rows)
     if not scanner.problems:
-        table.arrange(scanner.entries, scanner.keys, selector.selection.seed, selector.selection.limit)
+        table.arrange(scanner.found, selector.selection.seed, selector.selection.limit)
     records = tuple(dict.fromkeys(scanner.records))
     return Scan(evals=table, datasets=records, problems=tuple(scanner.problems))
 
@@ -133,8 +144,7 @@ class _Scanner:
         self._allow_empty = allow_empty
         self._room = kept_bytes
         self.rows: dict[int, _Rows] = {}
-        self.entries: list[tuple[int, int]] = []
-        self.keys = array("Q")
+        self.found = _Found()
         self.records: list[DatasetRecord] = []
         self.problems: list[Problem] = []
 
@@ -148,8 +158,7 @@ class _Scanner:
             except DefinitionError as error:
                 self.problems.extend(error.problems)
         elif self._selector.admits(definition.id):
-            self.entries.append((index, 0))
-            self.keys.append(content_key(definition.id, None))
+            self.found.add(index, 0, content_key(definition.id, None))
 
     def _add_rows(self, index: int, definition: str, dataset: Dataset) -> None:
         rows = _Rows(sha256=dataset.sha256())
@@ -163,8 +172,7 @@ class _Scanner:
                 continue
             total += 1
             if self._selector.admits(f"{definition}/{found.id}"):
-                self.entries.append((index, len(rows.positions)))
-                self.keys.append(content_key(definition, found.data))
+                self.found.add(index, len(rows.positions), content_key(definition, found.data))
                 rows.positions.append(found.position)
                 rows.indices.append(found.index)
                 self._keep(rows, found.id, found.data)
