@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -50,6 +51,11 @@ class ToolBox:
             return OperationStatus.FAILED, str(error)
         except ToolRejected as error:
             return OperationStatus.REJECTED, describe(error) or "the call was rejected"
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return OperationStatus.FAILED, f"{type(error).__name__}: {describe(error)}"
         except (Exception, SystemExit) as error:  # noqa: BLE001 - tools are author code; agents live with broken tools
             return OperationStatus.FAILED, f"{type(error).__name__}: {describe(error)}"
 

@@ -160,6 +160,8 @@ async def refused(response: httpx.Response, now: float) -> SendFailure:
     except (ValueError, RecursionError):
         reported = None
     text = f"{reported.message} ({reported.code})" if reported else f"{_media_type(response)} {shown(body)}"
+    if response.has_redirect_location:
+        text = f"it points to {response.headers['location']}, which is not followed"
     retry_after = wait_asked({name.lower(): value for name, value in response.headers.items()}, now)
     kind, acceptance = FailureKind.ADAPTER, Acceptance.REJECTED
     if status in _REJECTING:

@@ -1,1 +1,5 @@
 """Shipped to users: fakes of the ports, local servers and conformance suites."""
+
+from evalfleet.testing.adapter_suite import Absent, Probes, adapter_suite
+
+__all__ = ["Absent", "Probes", "adapter_suite"]

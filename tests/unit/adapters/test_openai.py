@@ -257,6 +257,7 @@ async def test_a_tool_loop_runs_and_is_recorded(project: Path, stream: bool) -> 
     [
         (tool_call("unlucky", {}), OperationStatus.FAILED, "ZeroDivisionError: tool broke"),
         (tool_call("exits", {}), OperationStatus.FAILED, "SystemExit: 1"),
+        (tool_call("gives_up", {}), OperationStatus.FAILED, "CancelledError: "),
         (tool_call("forbidden", {"path": "/x"}), OperationStatus.REJECTED, "nobody may read /x"),
         (tool_call("shapeless", {}), OperationStatus.FAILED,
          "TypeError: the tool returned a object, which has no JSON form"),
@@ -265,11 +266,11 @@ async def test_a_tool_loop_runs_and_is_recorded(project: Path, stream: bool) -> 
         (tool_call("dated", {"n": "1"}), OperationStatus.FAILED, 'dated: n: Input should be a valid integer, not "1"'),
         (tool_call("dated", ""), OperationStatus.FAILED, "dated: n: Field required"),
         (tool_call("nothing", {}), OperationStatus.FAILED,
-         "there is no tool 'nothing'; there are unlucky, exits, forbidden, shapeless, dated"),
+         "there is no tool 'nothing'; there are unlucky, exits, gives_up, forbidden, shapeless, dated"),
     ],
 )  # fmt: skip
 async def test_however_a_call_ends_the_model_is_told(project: Path, call: Any, status: Any, output: Any) -> None:
-    tools = [f"my_agents:{name}" for name in ("unlucky", "exits", "forbidden", "shapeless", "dated")]
+    tools = [f"my_agents:{name}" for name in ("unlucky", "exits", "gives_up", "forbidden", "shapeless", "dated")]
     async with serving([completion(None, calls=[call]), "ok"], tools=tools) as (adapter, model):
         (turn,) = await say(adapter, "x")
     assert turn.events[1] == OperationFinished("call_1", status, output)
@@ -357,7 +358,7 @@ async def test_calls_of_tools_nobody_runs_stay_pending_and_the_conversation_goes
         (Reply(status=401), FailureKind.ADAPTER, "AUTHENTICATION_FAILED", Acceptance.REJECTED, 1, "HTTP 401"),
         (Reply(status=408), FailureKind.PROVIDER, "PROVIDER_ERROR", Acceptance.UNKNOWN, 1, "HTTP 408"),
         (Reply(status=307, headers={"location": "/x"}),
-         FailureKind.ADAPTER, "REQUEST_REDIRECTED", Acceptance.REJECTED, 1, "HTTP 307"),
+         FailureKind.ADAPTER, "REQUEST_REDIRECTED", Acceptance.REJECTED, 1, "HTTP 307: it points to /x, which is not"),
         (json_reply({"error": {"message": "overloaded", "code": 502}}),
          FailureKind.PROVIDER, "PROVIDER_ERROR", Acceptance.STARTED, 1, "overloaded (502)"),
         (json_reply({"hello": 1}), FailureKind.PROVIDER, "BAD_RESPONSE", Acceptance.STARTED, 1, "the response has no"),

@@ -158,6 +158,11 @@ def exits() -> None:
 
 
 @tool
+async def gives_up() -> None:
+    raise asyncio.CancelledError
+
+
+@tool
 def forbidden(path: str) -> None:
     raise ToolRejected(f"nobody may read {path}")
 
