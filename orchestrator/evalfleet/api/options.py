@@ -25,8 +25,8 @@ class PlanOptions:
 class SubmitOptions:
     """How a run is started. `address` names a Ray cluster; `inline` runs without Ray, in this process.
 
-    `detach` returns once the run is on its way; `resume_unfinished` continues an unfinished run of the same
-    digest; `idempotency_key` makes a repeated request return the run that the first one made.
+    `resume_unfinished` continues an unfinished run of the same digest; `idempotency_key` makes a repeated request
+    return the run that the first one made.
     """
 
     overrides: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -34,7 +34,6 @@ class SubmitOptions:
     reuse: bool = False
     allow_empty: bool = False
     address: str | None = None
-    detach: bool = False
     inline: bool = False
     resume_unfinished: bool = False
     workers: int | None = None

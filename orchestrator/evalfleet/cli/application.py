@@ -18,11 +18,12 @@ T = TypeVar("T")
 
 
 class Application:
-    """The state of one invocation. `json` and `debug` are what the command line asks for."""
+    """The state of one invocation. `arguments` is the command line; `json` and `debug` say what it asks for."""
 
     def __init__(self, load_api: Callable[[], Api]) -> None:
         self._load_api = load_api
         self._api: Api | None = None
+        self.arguments: tuple[str, ...] = ()
         self.json = False
         self.debug = False
 

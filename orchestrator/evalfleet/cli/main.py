@@ -89,6 +89,7 @@ def main() -> None:
 
 def invoke(arguments: Sequence[str], application: Application) -> int:
     """Run one command line and return its exit code; nothing escapes but SystemExit."""
+    application.arguments = tuple(arguments)
     application.json = "--json" in arguments
     try:
         result: Any = orchestrate.main(
@@ -118,3 +119,7 @@ def _report(error: Exception, application: Application) -> None:
 
 def _load_api() -> Api:
     return cast("Api", importlib.import_module("evalfleet.api"))
+
+
+if __name__ == "__main__":
+    main()

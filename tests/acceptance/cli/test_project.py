@@ -132,6 +132,24 @@ def test_an_interrupted_run_keeps_what_it_settled_and_resumes(orchestrate: Orche
     assert after["arms"][0]["attempts"] <= 42
 
 
+def test_a_detached_run_goes_on_by_itself(orchestrate: Orchestrate, project: Path) -> None:
+    ended = orchestrate("submit", "experiment.yaml", "--inline", "--detach", "--json", cwd=project)
+    assert ended.code == 0, ended.out + ended.err
+    (value,) = ended.values
+    assert run_id(ended.err) == value["run"]
+    watched = orchestrate("watch", value["run"])
+    assert watched.code == 0, watched.out + watched.err
+    assert watched.out.endswith("accepted\n")
+    assert "100.0 % (3/3)" in Path(value["log"]).read_text() + watched.out
+
+
+def test_what_is_wrong_with_a_detached_run_is_said_at_once(orchestrate: Orchestrate, project: Path) -> None:
+    (project / "my_agent.py").unlink()
+    ended = orchestrate("submit", "experiment.yaml", "--inline", "--detach", cwd=project)
+    assert (ended.code, ended.out) == (2, "")
+    assert "my_agent" in ended.err
+
+
 @pytest.mark.ray
 def test_the_same_command_runs_on_ray(orchestrate: Orchestrate, project: Path) -> None:
     ended = orchestrate("submit", "experiment.yaml", "--workers", "1", cwd=project)

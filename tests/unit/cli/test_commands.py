@@ -66,7 +66,7 @@ def test_an_undecidable_acceptance_exits_5(shell: Shell, with_run: AddRun, exper
 def test_submit_passes_on_what_was_asked(shell: Shell, mixed: FakeRun, experiment: str) -> None:
     shell(
         "submit", experiment, "sql", "weather/", "--set", "limits.concurrency=8", "--set", "budget.wall=1h",
-        "--arm", "small", "--reuse", "--detach", "--address", "ray://head:10001", "--workers", "3", "--lanes", "16",
+        "--arm", "small", "--reuse", "--address", "ray://head:10001", "--workers", "3", "--lanes", "16",
         "--idempotency-key", "k1", "--resume-unfinished", "--allow-empty",
     )  # fmt: skip
     assert shell.api.calls == [
@@ -78,7 +78,6 @@ def test_submit_passes_on_what_was_asked(shell: Shell, mixed: FakeRun, experimen
                 overrides={"limits.concurrency": "8", "budget.wall": "1h"},
                 arms=("small",),
                 reuse=True,
-                detach=True,
                 address="ray://head:10001",
                 workers=3,
                 lanes=16,
@@ -88,7 +87,6 @@ def test_submit_passes_on_what_was_asked(shell: Shell, mixed: FakeRun, experimen
             ),
         )
     ]
-    assert shell.out == "watch it: orchestrate watch 7f3k2m0q1x\n"
 
 
 def test_submit_prints_progress_lines_when_nobody_watches(shell: Shell, mixed: FakeRun, experiment: str) -> None:
@@ -117,11 +115,6 @@ def test_submit_json_is_one_document(shell: Shell, mixed: FakeRun, experiment: s
     (document,) = shell.values
     assert (document["run"]["id"], document["accepted"], document["totals"]["failed"]) == ("7f3k2m0q1x", False, 1)
     assert "sunny" not in shell.out
-
-
-def test_detached_json_names_the_run(shell: Shell, mixed: FakeRun, experiment: str) -> None:
-    assert shell("submit", experiment, "--detach", "--json") == 0
-    assert shell.values[0]["id"] == "7f3k2m0q1x"
 
 
 def test_try_shows_the_transcript_and_runs_inline(shell: Shell, mixed: FakeRun, experiment: str) -> None:

@@ -10,10 +10,10 @@ import click
 from evalfleet.api.options import SubmitOptions
 from evalfleet.cli import options
 from evalfleet.cli.application import Application, pass_application
+from evalfleet.cli.detached import submit_detached
 from evalfleet.cli.outcome import conclude, telling_how_to_resume
 from evalfleet.cli.progress import ProgressDisplay
 from evalfleet.reports.exit_code import ExitCode
-from evalfleet.reports.json_report import run_value
 
 
 @click.command()
@@ -39,7 +39,8 @@ def command(
 
     Prints the run's id first. The exit code says whether the run was accepted.
     """
-    return application.run(_submit(application, experiment, prefixes, SubmitOptions(detach=not wait, **chosen)))
+    work = _submit if wait else submit_detached
+    return application.run(work(application, experiment, prefixes, SubmitOptions(**chosen)))
 
 
 async def _submit(
@@ -48,10 +49,4 @@ async def _submit(
     with telling_how_to_resume(application) as created, ProgressDisplay(hidden=application.json) as display:
         run = await application.api.submit(experiment, prefixes, chosen, display.update, created)
     async with run:
-        if not chosen.detach:
-            return await conclude(application, run)
-        if application.json:
-            application.value(run_value(await run.info()))
-        else:
-            application.lines([f"watch it: orchestrate watch {run.id}"])
-        return ExitCode.ACCEPTED
+        return await conclude(application, run)
