@@ -67,7 +67,7 @@ def test_submit_passes_on_what_was_asked(shell: Shell, mixed: FakeRun, experimen
     shell(
         "submit", experiment, "sql", "weather/", "--set", "limits.concurrency=8", "--set", "budget.wall=1h",
         "--arm", "small", "--reuse", "--address", "ray://head:10001", "--workers", "3", "--lanes", "16",
-        "--idempotency-key", "k1", "--resume-unfinished", "--allow-empty",
+        "--idempotency-key", "k1", "--allow-empty",
     )  # fmt: skip
     assert shell.api.calls == [
         (
@@ -82,7 +82,6 @@ def test_submit_passes_on_what_was_asked(shell: Shell, mixed: FakeRun, experimen
                 workers=3,
                 lanes=16,
                 idempotency_key="k1",
-                resume_unfinished=True,
                 allow_empty=True,
             ),
         )

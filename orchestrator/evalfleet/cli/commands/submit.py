@@ -23,7 +23,6 @@ from evalfleet.reports.exit_code import ExitCode
 @options.arm_option
 @click.option("--reuse", is_flag=True, help="Carry results of unchanged cases from earlier runs.")
 @click.option("--wait/--detach", "wait", default=True, help="Wait for the end, or return once the run is on its way.")
-@click.option("--resume-unfinished", is_flag=True, help="Go on with an unfinished run of the same definition.")
 @click.option("--allow-empty", is_flag=True, help="A selection without cases is no error.")
 @click.option("--inline", is_flag=True, help="Run in this process, without Ray.")
 @click.option("--idempotency-key", metavar="KEY", help="A repeated request with this key returns the first one's run.")
