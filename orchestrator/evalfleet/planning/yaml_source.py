@@ -24,8 +24,8 @@ from evalfleet.planning.yaml_nodes import Node
 
 Path: TypeAlias = tuple[str | int, ...]
 
-#: More values than this in one document come from nested aliases, not from an author.
-MAX_VALUES = 1_000_000
+#: Aliases may repeat this many values in one document; nested ones could repeat without end.
+MAX_REPEATED = 100_000
 
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -145,12 +145,14 @@ class _Reader:
         self.problems: list[Problem] = []
         self._file = file
         self._open: set[int] = set()
-        self._values = 0
+        self._seen: set[int] = set()
+        self._repeated = 0
 
     def read(self, node: Node, path: Path, key: Node) -> Any:
         self.places[path] = Place(node.line, node.column, key.line, key.column)
-        self._values += 1
-        if id(node) in self._open or self._values > MAX_VALUES:
+        self._repeated += id(node) in self._seen
+        self._seen.add(id(node))
+        if id(node) in self._open or self._repeated > MAX_REPEATED:
             self._refuse(key, "an alias that contains itself, or aliases that multiply without end", path)
             return None
         if isinstance(node, yaml_nodes.Scalar):
