@@ -18,10 +18,12 @@ from evalfleet_adapters.converters.openai_chat import (
     ModelReply,
     UnusableResponse,
     read_response,
+    read_usage,
     reported_error,
 )
 from evalfleet_adapters.converters.openai_stream import ChatStream
 from evalfleet_adapters.converters.sse import ServerSentEvent, SseParser
+from evalfleet_adapters.converters.untrusted import mapping
 from evalfleet_adapters.openai_options import OpenAIOptions
 from evalfleet_adapters.transport import Outgoing, Patience, Transport, read_json, shown
 
@@ -59,7 +61,7 @@ class ChatModel:
             document = await self._transport.exchange(outgoing, ctx, lambda answer: _document(answer, stream, ctx))
             return self._read(document)
         except SendFailure as failure:
-            failure.partial = failure.partial or _rescued(stream)
+            failure.partial = _rescued(stream) or failure.partial
             raise
 
     async def close(self) -> None:
@@ -170,8 +172,8 @@ def _take(event: ServerSentEvent, stream: ChatStream) -> bool:
         if not event.terminated:
             raise _provider_failure("STREAM_CUT", f"the stream was cut inside an event: {event.data[-100:]}") from error
         raise _provider_failure("BAD_RESPONSE", f"a chunk is not JSON: {shown(event.data.encode())}") from error
-    _raise_reported(chunk)
     stream.add(chunk)
+    _raise_reported(chunk)
     return False
 
 
@@ -179,7 +181,9 @@ def _raise_reported(document: Any) -> None:
     reported = reported_error(document)
     if reported is not None:
         code = "RATE_LIMITED" if reported.code in ("429", "rate_limit_exceeded") else "PROVIDER_ERROR"
-        raise _provider_failure(code, f"{reported.message} ({reported.code})")
+        usage = read_usage(mapping(document).get("usage"))
+        charged = Turn(status=TurnStatus.FAILED, usage=usage) if usage else None
+        raise _provider_failure(code, f"{reported.message} ({reported.code})", charged)
 
 
 def _rescued(stream: ChatStream) -> Turn | None:

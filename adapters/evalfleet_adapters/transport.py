@@ -13,8 +13,10 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar
 
@@ -131,10 +133,17 @@ class Transport:
                 timeout=httpx.Timeout(patience.timeout, connect=patience.connect_timeout, pool=None),
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
                 headers={"user-agent": "evalfleet"},
+                verify=_certificates(),
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # sessions would share them
                 mounts={"all://localhost": None, "all://127.0.0.1": None},  # a proxy can't reach this machine
             )
         return self._client
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Reading the certificates takes longer than a small turn: once a process, not once an adapter."""
+    return httpx.create_ssl_context()
 
 
 async def read_json(response: httpx.Response) -> Any:

@@ -461,6 +461,17 @@ async def test_a_broken_stream_keeps_what_came(reply: Reply, code: str) -> None:
     assert error.partial.usage == Usage(requests=1, unknown_calls=1)
 
 
+@pytest.mark.parametrize("text", ["", "half"])
+async def test_oa_10_what_a_failed_answer_cost_is_charged(stream: bool, text: str) -> None:
+    broken = {"error": {"code": "server_error", "message": "m"}, "usage": {"prompt_tokens": 40, "completion_tokens": 7}}
+    streamed_reply = Reply(headers=STREAM, body=(*(deltas(text) if text else ()), sse(json.dumps(broken))))
+    error, _ = await failure(serving([streamed_reply if stream else json_reply(broken)], stream=stream))
+    assert (error.kind, error.code) == (FailureKind.PROVIDER, "PROVIDER_ERROR")
+    assert error.partial is not None
+    assert error.partial.usage == Usage(input_tokens=40, output_tokens=7, requests=1)
+    assert error.partial.events == ((said(text),) if text and stream else ())
+
+
 @pytest.mark.parametrize(
     ("tail", "notes"),
     [((FINISH, b"data: [DONE]"), 0), ((FINISH[:-1],), 1), ((FINISH, b'data: {"usage'), 1)],
