@@ -112,7 +112,7 @@ class _Attempt:
         self._patience = services.patience
         self._state = AttemptState(job, services)
         self._ledger = Ledger(self._state)
-        self._watch = Watch(on_cancelled=self._lane_cancelled)
+        self._watch = Watch()
         self._at = 0 if job.sandbox is not None else 1
         self._round = 0
         self._step: _Step | None = None
@@ -129,7 +129,7 @@ class _Attempt:
             self._cancelled()
         while self._at < len(_STEPS):
             self._round += 1
-            self._read_end(await self._watch.run(self._drive(self._round)))
+            self._read_end(await self._watch.run(self._drive(self._round), self._lane_cancelled))
         self._watch.stop()
         control.listen(None)
         control.stage = Stage.SEALED

@@ -34,6 +34,8 @@ class BuiltArm:
 class ExecutorSettings:
     """What an executor needs of its run. Timeouts are in seconds; an eval's own attempt timeout comes first.
 
+    Without `deadlines` none of them counts: somebody is debugging.
+
     `definitions` finds an eval by id, and `decode` reads a case's row for it; both may raise DefinitionError or
     AuthoringError.
     """
@@ -45,6 +47,7 @@ class ExecutorSettings:
     decode: Callable[[EvalDefinition, bytes], Any]
     attempt_timeout: float | None = None
     turn_timeout: float | None = None
+    deadlines: bool = True
 
 
 class Executor:
@@ -99,8 +102,8 @@ class Executor:
             arm=arm.settings,
             adapter=arm.adapter,
             sandbox=sandbox,
-            attempt_timeout=definition.timeout or settings.attempt_timeout,
-            turn_timeout=settings.turn_timeout,
+            attempt_timeout=(definition.timeout or settings.attempt_timeout) if settings.deadlines else None,
+            turn_timeout=settings.turn_timeout if settings.deadlines else None,
             seed=seed_of(case),
         )
 

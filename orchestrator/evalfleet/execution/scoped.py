@@ -6,12 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from evalfleet.assertions.covered import CoveredStr, CoveredValue
 from evalfleet.assertions.criteria import (
     CalledTool,
     Check,
     Criterion,
     EventOccurs,
     EventOrder,
+    MaxCost,
     MaxTokens,
     MaxToolCalls,
     MessageIncludes,
@@ -23,10 +25,19 @@ from evalfleet.assertions.criteria import (
     ToolOrder,
     UsedNoTools,
 )
+from evalfleet.assertions.json_match import as_match
 from evalfleet.assertions.match import Match
-from evalfleet.assertions.tools import EventMatch, ToolMatch, event_match, tool_match
+from evalfleet.assertions.tools import (
+    EventMatch,
+    OperationMatch,
+    as_event_match,
+    as_tool_match,
+    event_match,
+    subagent_match,
+)
 from evalfleet.execution.handles import Assertion, Configurable, SyncAssertion
 from evalfleet.execution.ledger import Entry, Ledger, Snapshot, frozen
+from evalfleet.model.turn import TurnRecord
 
 H = TypeVar("H", Assertion, SyncAssertion)
 
@@ -61,6 +72,11 @@ class Scoped(ABC, Generic[H]):
     def _snapshot(self) -> Snapshot:
         """The scope as it is at this moment."""
 
+    @property
+    @abstractmethod
+    def data(self) -> CoveredStr | CoveredValue:
+        """The structured answer of the last turn; its `value` is MISSING when there was none."""
+
     def succeeded(self) -> H:
         """It ended completed, and nothing waits for a person."""
         return self.author.add("succeeded", Succeeded(), self._snapshot())
@@ -74,19 +90,28 @@ class Scoped(ABC, Generic[H]):
         criterion = MessageIncludes(text)
         return self.author.add("message_includes", criterion, self._snapshot())
 
-    def called_tool(self, tool: str | ToolMatch) -> H:
+    def called_tool(self, tool: str | OperationMatch) -> H:
         """A tool call matches, at least once or as often as the match says."""
-        criterion = CalledTool(_tool(tool))
+        criterion = CalledTool(as_tool_match(tool, "called_tool"))
         return self.author.add("called_tool", criterion, self._snapshot())
 
-    def not_called_tool(self, tool: str | ToolMatch) -> H:
+    def not_called_tool(self, tool: str | OperationMatch) -> H:
         """No tool call matches."""
-        criterion = NotCalledTool(_tool(tool))
+        criterion = NotCalledTool(as_tool_match(tool, "not_called_tool"))
         return self.author.add("not_called_tool", criterion, self._snapshot())
 
-    def tool_order(self, *tools: str | ToolMatch) -> H:
+    def called_subagent(self, name: str | Match | None = None) -> H:
+        """A sub-agent ran; with `name`, one of that name. `called_tool(subagent_match(…))` says more."""
+        return self.author.add("called_subagent", CalledTool(subagent_match(name)), self._snapshot())
+
+    def loaded_skill(self, skill: str | Match) -> H:
+        """A skill was loaded."""
+        criterion = EventOccurs(event_match("skill.loaded", skill=skill))
+        return self.author.add("loaded_skill", criterion, self._snapshot())
+
+    def tool_order(self, *tools: str | OperationMatch) -> H:
         """Tool calls match in this order; others may stand between."""
-        criterion = ToolOrder(tuple(_tool(tool) for tool in tools))
+        criterion = ToolOrder(tuple(as_tool_match(tool, "tool_order") for tool in tools))
         return self.author.add("tool_order", criterion, self._one_line("tool_order"))
 
     def used_no_tools(self) -> H:
@@ -105,23 +130,34 @@ class Scoped(ABC, Generic[H]):
 
     def event(self, event: str | EventMatch) -> H:
         """An event matches, at least once or as often as the match says. User messages are events too."""
-        criterion = EventOccurs(_event(event))
+        criterion = EventOccurs(as_event_match(event, "event"))
         return self.author.add("event", criterion, self._snapshot())
 
     def not_event(self, event: str | EventMatch) -> H:
         """No event matches."""
-        criterion = NotEvent(_event(event))
+        criterion = NotEvent(as_event_match(event, "not_event"))
         return self.author.add("not_event", criterion, self._snapshot())
 
     def event_order(self, *events: str | EventMatch) -> H:
         """Events match in this order; others may stand between."""
-        criterion = EventOrder(tuple(_event(event) for event in events))
+        criterion = EventOrder(tuple(as_event_match(event, "event_order") for event in events))
         return self.author.add("event_order", criterion, self._one_line("event_order"))
 
     def max_tokens(self, limit: int) -> H:
         """Input plus output tokens, without cached ones, stay within `limit`."""
         criterion = MaxTokens(limit)
         return self.author.add("max_tokens", criterion, self._snapshot())
+
+    def max_cost(self, limit: float) -> H:
+        """The cost stays within `limit` US dollars: what a turn says it cost, else by the price list."""
+        snapshot = self._snapshot()
+        criterion = MaxCost(limit, tuple(self._cost(turn) for turn in snapshot.turns))
+        return self.author.add("max_cost", criterion, snapshot)
+
+    def output_matches(self, pattern: Any) -> H:
+        """The structured answer (the last turn's) is what `pattern` says: a matcher, or what `json_match` takes."""
+        criterion = Check(as_match(pattern, "output_matches"))
+        return self.author.add("output_matches", criterion, frozen(self.data))
 
     def check(self, value: Any, match: Match) -> H:
         """`match` holds for `value`, which is taken as it is now.
@@ -135,6 +171,10 @@ class Scoped(ABC, Generic[H]):
             raise state.refuse("check() got the handle of another assertion as its value", _CODE)
         return self.author.add("check", Check(match), frozen(value))
 
+    def _cost(self, turn: TurnRecord) -> float | None:
+        observed = None if turn.usage is None else turn.usage.cost_usd
+        return self.author.state.estimate(turn.usage) if observed is None else observed
+
     def _one_line(self, name: str) -> Snapshot:
         """The snapshot, refused when it spans sessions, which have no common order."""
         snapshot = self._snapshot()
@@ -145,11 +185,3 @@ class Scoped(ABC, Generic[H]):
 
 
 _CODE = "INVALID_ASSERTION"
-
-
-def _tool(tool: str | ToolMatch) -> ToolMatch:
-    return tool_match(tool) if isinstance(tool, str) else tool
-
-
-def _event(event: str | EventMatch) -> EventMatch:
-    return event_match(event) if isinstance(event, str) else event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evalfleet.errors import AttemptFailure, FailureKind, describe
+from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.execution.conversation import total_usage
 from evalfleet.execution.job import AttemptControl
 from evalfleet.execution.ledger import Ledger
@@ -15,7 +15,6 @@ from evalfleet.model.assertion import AssertionRow
 from evalfleet.model.case import AttemptSummary, Case
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.turn import TurnRecord
-from evalfleet.model.usage import Usage
 from evalfleet.model.verdict import Judgement, Outcome
 
 #: Characters of the last reply that listings show.
@@ -39,7 +38,7 @@ def never_ran(attempt: int, case: Case, failure: AttemptFailure, at: float) -> A
     summary = AttemptSummary(
         attempt=attempt,
         case=case.ordinal,
-        outcome=Outcome.ERRORED,
+        outcome=_outcome(failure),
         verdict=judgement.verdict,
         kind=failure.kind,
         code=failure.code,
@@ -72,7 +71,7 @@ def _summary(
         earned=None if judgement.score is None else judgement.score.earned,
         skip_reason=state.skip_reason,
         usage=usage,
-        estimated_usd=_estimate(state, usage),
+        estimated_usd=state.estimate(usage),
         started_at=control.started_at or 0.0,
         duration=duration,
         turns=len(turns),
@@ -101,20 +100,13 @@ def _folded(
 ) -> tuple[Outcome, Judgement]:
     definition = state.job.definition
     judgement = fold(definition.style, failure, rows, state.skip_reason, definition.allow_no_assertions)
+    return _outcome(failure), judgement
+
+
+def _outcome(failure: AttemptFailure | None) -> Outcome:
     if failure is None:
-        return Outcome.COMPLETED, judgement
-    return (Outcome.CANCELLED if failure.kind is FailureKind.CANCELLED else Outcome.ERRORED), judgement
-
-
-def _estimate(state: AttemptState, usage: Usage | None) -> float | None:
-    price = state.services.price
-    if price is None or usage is None:
-        return None
-    try:
-        return price(state.job.arm.model, usage)
-    except Exception as error:  # noqa: BLE001 - a price list that breaks costs the estimate, not the attempt
-        state.note(f"no estimate of the cost: {type(error).__name__}: {describe(error)}")
-        return None
+        return Outcome.COMPLETED
+    return Outcome.CANCELLED if failure.kind is FailureKind.CANCELLED else Outcome.ERRORED
 
 
 def _sequence(turn: TurnRecord) -> int:

@@ -6,12 +6,13 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from evalfleet.errors import Acceptance, AttemptFailure, AuthoringError, FailureKind, SendFailure
+from evalfleet.errors import Acceptance, AttemptFailure, AuthoringError, FailureKind, SendFailure, describe
 from evalfleet.execution.job import AttemptJob, AttemptServices
 from evalfleet.execution.redact import DIAGNOSTIC_LIMIT, safe
 from evalfleet.execution.signals import AttemptEnded, BodyEnd
 from evalfleet.execution.tracebacks import Place, caller, place_text, traceback_text
 from evalfleet.model.turn import TurnRecord
+from evalfleet.model.usage import Usage
 from evalfleet.ports import Sandbox, Secrets
 
 if TYPE_CHECKING:
@@ -136,6 +137,17 @@ class AttemptState:
     def may_have_written(self) -> bool:
         """Whether an external effect may have happened: a send was started that was not provably refused."""
         return self.job.case.external and self._sends > self._rejected
+
+    def estimate(self, usage: Usage | None) -> float | None:
+        """The US dollars of `usage` by the price list; None when either is unknown."""
+        price = self.services.price
+        if price is None or usage is None:
+            return None
+        try:
+            return price(self.job.arm.model, usage)
+        except Exception as error:  # noqa: BLE001 - a price list that breaks costs the estimate, not the attempt
+            self.note(f"no estimate of the cost: {type(error).__name__}: {describe(error)}")
+            return None
 
     def remaining(self) -> float | None:
         """Seconds until the attempt's deadline, never below 0; None without one."""

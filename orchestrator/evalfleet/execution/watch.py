@@ -15,14 +15,13 @@ class Watch:
     """Runs one coroutine at a time in a task, and returns when it ended or was given up.
 
     `arm` sets what happens when the time is over, `interrupt` cancels the task and gives it up when it ignores
-    that. The cancellation of whoever waits goes to `on_cancelled`, which decides what becomes of the task.
+    that. `cancelled` tells whether whoever waited was cancelled meanwhile.
     """
 
-    __slots__ = ("_due", "_expired", "_given_up", "_loop", "_on_cancelled", "_task", "_timer", "_wake", "cancelled")
+    __slots__ = ("_due", "_expired", "_given_up", "_loop", "_task", "_timer", "_wake", "cancelled")
 
-    def __init__(self, on_cancelled: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         self.cancelled = False
-        self._on_cancelled = on_cancelled
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
         self._wake: asyncio.Future[None] | None = None
@@ -31,8 +30,11 @@ class Watch:
         self._due = math.inf
         self._given_up = False
 
-    async def run(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run `coroutine`; its task afterwards is done, or was given up and runs on."""
+    async def run(self, coroutine: Coroutine[Any, Any, None], on_cancelled: Callable[[], None]) -> asyncio.Task[None]:
+        """Run `coroutine`; its task afterwards is done, or was given up and runs on.
+
+        The cancellation of whoever waits goes to `on_cancelled`, which decides what becomes of the task.
+        """
         self._given_up = False
         task = self._task = self._loop.create_task(coroutine)
         task.add_done_callback(self._ended)
@@ -42,7 +44,7 @@ class Watch:
                 await self._wake
             except asyncio.CancelledError:
                 self.cancelled = True
-                self._on_cancelled()
+                on_cancelled()
         self._task = self._wake = None
         return task
 

@@ -20,9 +20,11 @@ from evalfleet.model.events import (
     InputRequested,
     Message,
     OperationFinished,
+    OperationKind,
     OperationStarted,
     OperationStatus,
     Role,
+    SkillLoaded,
 )
 from evalfleet.model.turn import InputResponse, Turn, TurnStatus
 from evalfleet.model.usage import Usage
@@ -86,6 +88,13 @@ async def test_every_scoped_assertion_exists_on_t_session_and_turn(attempt: Any)
         ("not_event", lambda s: s.not_event("thinking"), Result.MATCHED),
         ("event_order", lambda s: s.event_order("message", "operation.started"), Result.MATCHED),
         ("max_tokens", lambda s: s.max_tokens(14), Result.MISMATCHED),
+        ("max_cost", lambda s: s.max_cost(0.5), Result.MATCHED),
+        ("max_cost", lambda s: s.max_cost(0.1), Result.MISMATCHED),
+        ("called_subagent", lambda s: s.called_subagent("researcher"), Result.MATCHED),
+        ("called_subagent", lambda s: s.called_subagent("writer"), Result.MISMATCHED),
+        ("loaded_skill", lambda s: s.loaded_skill("sql"), Result.MATCHED),
+        ("output_matches", lambda s: s.output_matches({"city": "Brooklyn"}), Result.MATCHED),
+        ("output_matches", lambda s: s.output_matches({"city": "Queens"}), Result.MISMATCHED),
         ("check", lambda s: s.check(s.reply, includes("done")), Result.MATCHED),
     ]
 
@@ -104,9 +113,14 @@ async def test_every_scoped_assertion_exists_on_t_session_and_turn(attempt: Any)
         OperationStarted("2", "b"),
         OperationFinished("2", OperationStatus.FAILED),
         OperationFinished("1"),
+        OperationStarted("1", "researcher", kind=OperationKind.SUBAGENT),
+        OperationFinished("1", kind=OperationKind.SUBAGENT),
+        SkillLoaded("sql"),
     )
-    turn = Turn(reply="done", events=events, usage=Usage(input_tokens=10, output_tokens=5))
-    evidence = await attempt(body, [turn, turn])
+    turn = Turn(
+        reply="done", events=events, data={"city": "Brooklyn", "n": 1}, usage=Usage(input_tokens=10, output_tokens=5)
+    )
+    evidence = await attempt(body, [turn, turn], using={"price": lambda model, usage: 0.2})
     assert evidence.summary.outcome is Outcome.COMPLETED
     assert [(row.name, row.outcome.result) for row in evidence.assertions] == [
         (name, result) for name, _, result in calls
