@@ -33,6 +33,8 @@ def command_lines(text: str) -> Iterator[list[str]]:
 def unknown(arguments: list[str]) -> Iterator[str]:
     """What of a command line does not exist."""
     name, *rest = arguments
+    if name.isupper():  # a placeholder
+        return
     if name.startswith("-"):
         command: click.Command = orchestrate
         rest = [name]

@@ -27,7 +27,7 @@ PLACEHOLDER = re.compile(r"[<>*{}$…]|NNN|\.\.\.")
 
 #: Written with a bracket inside so that this file does not match itself.
 OF_ONE_MACHINE = re.compile(
-    r"/wo[r]k/|/roo[t]/|/hom[e]/[a-z]|/op[t]/(?:wheels|pypi)|pythonhoste[d]\.org|pypi\.or[g]/simple|"
+    r"/wo[r]k/|/roo[t]/|/op[t]/(?:wheels|pypi)|pythonhoste[d]\.org|pypi\.or[g]/simple|"
     r"registry\.npmj[s]|prox[y]\.golang|--index-ur[l]|--extra-index-ur[l]|\.pyen[v]/"
 )
 

@@ -11,6 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 import evalfleet
+from evalfleet import settings
+from evalfleet.cli.main import COMMANDS
 from evalfleet.model.experiment import Budget, Experiment, Limits, Retry, Selection, Writes
 from evalfleet.planning.experiment_file import load_experiment
 from evalfleet.plugins import adapter_factories
@@ -20,6 +22,9 @@ GUIDE = sorted((ROOT / "docs").glob("*.md"))
 FENCES = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)+")
 CODE_ROW = re.compile(r"^\| `([A-Z_0-9]+)` \|", re.MULTILINE)
+
+#: Notebooks await at the top.
+AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 #: Constants that look like an error code and are none: names of variables, files and signals of others.
 NOT_CODES = re.compile(r"EVALFLEET_.*|XDG_.*|RAY_.*|LC_.*|PG_.*|PR_.*|SO_.*|PYTHON.*|SC_.*")
@@ -36,7 +41,7 @@ def test_every_python_example_parses_and_imports_what_exists() -> None:
     names = [
         alias.name
         for _, text in fences("python")
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(compile(text, "example", "exec", AWAIT | ast.PyCF_ONLY_AST))
         if isinstance(node, ast.ImportFrom) and node.module == "evalfleet"
         for alias in node.names
     ]
@@ -54,7 +59,7 @@ def test_every_whole_experiment_of_the_guide_loads(tmp_path: Path) -> None:
 
 
 def quoted(text: str) -> set[str]:
-    return set(re.findall(r"`([^`]+)`", FENCES.sub("", text)))
+    return set(re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)))
 
 
 def fields(model: type[BaseModel], prefix: str = "") -> set[str]:
@@ -75,6 +80,15 @@ def test_every_option_of_an_adapter_is_described(name: str) -> None:
     section = re.search(rf"^## `{name}`\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     assert section, f"docs/adapters.md has no section about {name}"
     assert fields(adapter_factories()[name].options) - quoted(section.group(1)) == set()
+
+
+def test_every_command_and_environment_variable_is_described() -> None:
+    described = quoted((ROOT / "docs" / "commands.md").read_text(encoding="utf-8"))
+    assert [name for name in COMMANDS if not any(each.startswith(f"orchestrate {name}") for each in described)] == []
+    variables = {
+        value for value in vars(settings).values() if isinstance(value, str) and value.startswith("EVALFLEET_")
+    }
+    assert variables - described == set()
 
 
 def codes() -> set[str]:
