@@ -35,7 +35,7 @@ class Succeeded:
         actual = _status_seen(scope)
         if scope.status == NOT_STARTED:
             return decided(False, expected=TurnStatus.COMPLETED.value, actual=actual, reason="evidence:no-activity")
-        holds = scope.status == TurnStatus.COMPLETED.value and scope.pending_requests == 0
+        holds = scope.status == TurnStatus.COMPLETED.value
         return positive(holds, gap(scope, self.channel), expected=TurnStatus.COMPLETED.value, actual=actual)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, ClassVar, TypeAlias
@@ -18,6 +19,9 @@ Evaluation: TypeAlias = AssertionResult | Awaitable[AssertionResult]
 
 WRONG_TYPE = "wrong-type:"
 EVALUATOR_ERROR = "evaluator-error:"
+
+#: Told the exception behind an evaluator error, for the attempt's diagnostics: a result never holds its text.
+on_broken: ContextVar[Callable[[Exception], None]] = ContextVar("evalfleet_on_broken", default=lambda _: None)
 
 
 class Polarity(Enum):
@@ -61,6 +65,7 @@ class Match(ABC):
         except AttemptFailure:
             raise  # already attributed, for example a sandbox that a predicate asked and that died
         except Exception as error:  # noqa: BLE001 - an author's predicate may raise anything; it breaks the matcher
+            on_broken.get()(error)
             return broken(type(error).__name__, value)
         return outcome if isinstance(outcome, AssertionResult) else _settled(outcome, value)
 
@@ -90,6 +95,7 @@ async def _settled(outcome: Awaitable[AssertionResult], value: Any) -> Assertion
     except AttemptFailure:
         raise
     except Exception as error:  # noqa: BLE001 - as in evaluate
+        on_broken.get()(error)
         return broken(type(error).__name__, value)
 
 

@@ -36,8 +36,8 @@ class Quantifier:
         match self.count:
             case Count.AT_LEAST:
                 return Result.MATCHED if matched >= self.n else unless_complete or Result.MISMATCHED
-            case Count.EXACTLY if matched <= self.n:
-                return unless_complete or (Result.MATCHED if matched == self.n else Result.MISMATCHED)
+            case Count.EXACTLY if matched < self.n:
+                return unless_complete or Result.MISMATCHED
             case _:
                 return Result.MISMATCHED if matched > self.n else unless_complete or Result.MATCHED
 

@@ -37,6 +37,8 @@ def ran(match: CommandMatch, given: Any, **how: Any) -> str:
         (RM, "LANG=C rm y", "matched"),
         (RM, "rm $HOME/x", "matched"),
         (RM, "ls > out 2>&1", "mismatched"),
+        (command_match("1"), "ls 2>&1", "mismatched"),
+        (RM, "ls & rm x", "matched"),
         (RM, "ls *.py", "mismatched"),
         (RM, "> out rm x", "unavailable"),
         (RM, "sudo rm x", "unavailable"),

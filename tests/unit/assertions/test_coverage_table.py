@@ -283,8 +283,27 @@ async def test_a_number_measured_on_incomplete_text_is_not_known() -> None:
     assert (found.result.value, found.measurement) == ("unavailable", None)
 
 
-async def test_a_negative_matcher_inside_json_match_leaves_nothing_certain() -> None:
-    match = json_match({"note": excludes("sorry")})
+@pytest.mark.parametrize(
+    "note",
+    [excludes("sorry"), includes("n") & excludes("sorry"), excludes("sorry") & includes("n"), ~includes("sorry")],
+)
+async def test_a_negative_matcher_inside_json_match_leaves_nothing_certain(note: Match) -> None:
     for value in ({"note": "sorry"}, {"note": "fine"}):
-        found = await check_value(covered(value, Channel.DATA, ENTRIES["partial"]), match)
+        found = await check_value(covered(value, Channel.DATA, ENTRIES["partial"]), json_match({"note": note}))
         assert found.result.value == "unavailable"
+
+
+async def test_a_doubly_negated_matcher_inside_json_match_is_positive() -> None:
+    value = covered({"note": "fine"}, Channel.DATA, ENTRIES["partial"])
+    assert (await check_value(value, json_match({"note": ~excludes("fine")}))).result.value == "matched"
+
+
+@pytest.mark.parametrize("text", ["sorry", "fine"])
+def test_some_message_without_a_word_may_always_be_the_one_that_was_not_collected(text: str) -> None:
+    assert told(MessageIncludes(excludes("sorry")), turn(said(text)), "partial") == "unavailable"
+    assert told(MessageIncludes(excludes("sorry")), turn(said("sorry")), "complete") == "mismatched"
+
+
+def test_no_message_yet_is_no_proof_while_the_send_is_running() -> None:
+    found = evaluate(MessageIncludes("sunny"), scope(in_flight=True))
+    assert (found.result.value, found.reason) == ("unavailable", "coverage:messages=partial (scope-still-running)")

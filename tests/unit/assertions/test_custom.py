@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalfleet.assertions.match import evaluate_match
+from evalfleet.assertions.match import evaluate_match, on_broken
 from evalfleet.assertions.matchers import define_match, define_score_match, satisfies
 from evalfleet.errors import AuthoringError
 from evalfleet.model.assertion import Result
@@ -72,6 +72,18 @@ async def test_what_raises_is_an_evaluator_error_that_shows_no_exception_text() 
         found = await evaluate_match(match, 1)
         assert (found.result, found.reason) == (Result.ERRORED, "evaluator-error:KeyError")
         assert "secret" not in repr(found)
+
+
+async def test_diagnostics_may_learn_what_broke() -> None:
+    async def later(value: Any) -> Any:
+        return raises(value)
+
+    told: list[Exception] = []
+    token = on_broken.set(told.append)
+    for match in (satisfies("p", raises), satisfies("p", later) | satisfies("q", raises)):
+        await evaluate_match(match, 1)
+    on_broken.reset(token)
+    assert [type(error) for error in told] == [KeyError, KeyError, KeyError]
 
 
 async def test_a_non_finite_answer_is_shown_as_such() -> None:

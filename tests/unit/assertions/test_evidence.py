@@ -80,6 +80,12 @@ def test_parked_and_succeeded_are_opposites_on_a_waiting_turn() -> None:
     assert evaluate(Succeeded(), waiting).result is Result.MISMATCHED
 
 
+def test_a_request_that_a_completed_turn_went_past_is_not_pending() -> None:
+    past = scope(turn(asked(), said("approved by policy, done")))
+    assert past.pending_requests == 0
+    assert evaluate(Succeeded(), past).result is Result.MATCHED
+
+
 def test_answered_requests_are_not_pending() -> None:
     assert scope(turn(asked(), status="waiting"), turn(said("done"), index=1)).pending_requests == 0
 
@@ -143,6 +149,12 @@ def names(turns: tuple[TurnRecord, ...]) -> list[tuple[str, str, object]]:
             (turn(OperationStarted("1", "a")), turn(OperationFinished("1"), session=1, sequence=1)),
             [("a", "pending", MISSING)],
             1,
+        ),
+        # each session pairs its own
+        (
+            (turn(*called("a", output=1)), turn(*called("b", output=2), session=1, sequence=1)),
+            [("a", "completed", 1), ("b", "completed", 2)],
+            0,
         ),
         # a sub-agent's id is not a tool's
         (
