@@ -76,7 +76,8 @@ def load_definition(project: Path, file: Path, definition_id: str) -> EvalDefini
     A file whose source is unchanged since this process imported it is not imported again. Raises
     DefinitionError when the file is broken or defines no such id.
     """
-    project, file = project.resolve(), (project / file).resolve()
+    project = project.resolve()
+    file = Path(os.path.normpath(project / file))  # a link stays where it is: its place gives the id
     _make_importable(project)
     for found in _load(project, file, _file_id(project, file)):
         if isinstance(found, Problem):

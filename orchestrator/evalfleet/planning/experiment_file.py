@@ -15,7 +15,7 @@ from evalfleet.model.experiment import Arm, Experiment
 from evalfleet.planning import yaml_source
 from evalfleet.planning.arms import ArmPlan, MatrixError, check_matrix, planned_arms
 from evalfleet.planning.supported import OVERRIDABLE, drop_unsupported
-from evalfleet.planning.typed import Typed, field_names, nearest
+from evalfleet.planning.typed import Typed, field_names, nearest, type_at
 from evalfleet.planning.yaml_source import Source
 from evalfleet.ports import AdapterFactory
 
@@ -140,23 +140,37 @@ class _Check:
             return None
 
     def _type_options(self, value: dict[str, Any], data: dict[str, Any]) -> None:
-        """Give the adapter's own keys of each arm the types its options model declares."""
-        own = field_names(Arm)
-        arms, typed_arms = value.get("arms"), data.get("arms")
-        if not isinstance(arms, dict) or not isinstance(typed_arms, dict):
-            return
-        for name, arm in cast("dict[str, Any]", arms).items():
-            adapter = cast("dict[str, Any]", arm).get("adapter") if isinstance(arm, dict) else None
-            if not isinstance(adapter, str) or (factory := self._factory(name, adapter)) is None:
-                continue
-            extras = {key: item for key, item in cast("dict[str, Any]", arm).items() if key not in own}
-            typed = Typed(self._source)
-            options = typed.model(extras, factory.options, ("arms", name))
-            self._problems.extend(_with_arm_keys(problem, extras, factory) for problem in typed.problems)
-            kept = {key: item for key, item in cast("dict[str, Any]", typed_arms)[name].items() if key in own}
-            cast("dict[str, Any]", typed_arms)[name] = kept | options
-            if (error := _validate(factory, options)) is not None:
-                self._problems.extend(validation_problems(self._source, error, ("arms", name)))
+        """Give the adapter's own keys of each arm, and the values of the matrix, the types that are declared."""
+        used: list[AdapterFactory] = []
+        for name, arm in _mapping(value, "arms").items():
+            adapter = _mapping(arm).get("adapter")
+            if isinstance(adapter, str) and (factory := self._factory(name, adapter)) is not None:
+                used.append(factory)
+                extras = {key: item for key, item in _mapping(arm).items() if key not in field_names(Arm)}
+                options = self._typed_options(name, extras, factory)
+                kept = {key: item for key, item in _mapping(data, "arms", name).items() if key not in extras}
+                data["arms"][name] = kept | options
+        for path, values in _mapping(value, "matrix").items():
+            if isinstance(values, list):
+                data["matrix"][path] = Typed(self._source).read(values, _matrix_type(path, used), ("matrix", path))
+
+    def _typed_options(self, arm: str, extras: dict[str, Any], factory: AdapterFactory) -> dict[str, Any]:
+        valid = {*field_names(Arm), *field_names(factory.options)}
+        closed = factory.options.model_config.get("extra") != "allow"
+        unknown = [key for key in extras if closed and key not in valid]
+        for key in unknown:
+            message = f"{key!r} is not a key of an arm, nor an option of the adapter {factory.name!r}"
+            problem = self._source.problem(
+                "UNKNOWN_KEY", message, ("arms", arm, key), hint=nearest(key, valid), at_key=True
+            )
+            self._problems.append(problem)
+        typed = Typed(self._source)
+        known = {key: item for key, item in extras.items() if key not in unknown}
+        options: dict[str, Any] = typed.model(known, factory.options, ("arms", arm))
+        self._problems.extend(typed.problems)
+        if (error := _validate(factory, options)) is not None:
+            self._problems.extend(validation_problems(self._source, error, ("arms", arm)))
+        return options
 
     def _arms(self, experiment: Experiment) -> tuple[ArmPlan, ...]:
         broken = list(check_matrix(experiment.matrix))
@@ -172,8 +186,7 @@ class _Check:
         return arms
 
     def _options(self, arm: ArmPlan) -> BaseModel | None:
-        if arm.settings.adapter not in self._factories:
-            return None
+        """The arm's options; None when they are wrong, which is reported here only for what the matrix did."""
         try:
             return _options_of(self._factories[arm.settings.adapter], arm)
         except ValidationError as error:
@@ -182,11 +195,13 @@ class _Check:
                 field = ".".join(str(part) for part in first["loc"])
                 message = f"gives the arm {arm.name!r} a wrong option {field}: {first['msg']}"
                 self._add("INVALID_MATRIX", message, ("matrix",))
-            return None
+        except (ConfigurationError, KeyError):
+            pass  # an unknown or broken adapter was reported at its arm
+        return None
 
     def _check_names(self, data: Any, planned: set[str]) -> None:
         """Names that point at arms and backends. Works on what was written, so that other mistakes don't hide these."""
-        known = planned | _mapping(data, "arms").keys()
+        known = planned or set(_mapping(data, "arms"))
         if planned or not data.get("matrix"):
             for name in _mapping(data, "limits", "per_arm"):
                 self._check_arm(name, ("limits", "per_arm", name), known)
@@ -230,14 +245,11 @@ def _validate(factory: AdapterFactory, options: Any) -> ValidationError | None:
     return None
 
 
-def _with_arm_keys(problem: Problem, extras: Mapping[str, Any], factory: AdapterFactory) -> Problem:
-    """An unknown key of an arm may be a misspelt key of the arm itself or of the adapter's options."""
-    key = next(key for key in extras if problem.field is not None and problem.field.endswith(f".{key}"))
-    valid = {*field_names(Arm), *field_names(factory.options)}
-    message = f"{key!r} is not a key of an arm, nor an option of the adapter {factory.name!r}"
-    return Problem(
-        problem.code, message, problem.file, problem.line, problem.column, problem.field, nearest(key, valid)
-    )
+def _matrix_type(path: str, used: list[AdapterFactory]) -> Any:
+    """A list of what the arm, or the first used adapter that knows the option, declares at `path`."""
+    parts = path.split(".")
+    models = (Arm, *(factory.options for factory in used))
+    return next((list[found] for model in models if (found := type_at(model, parts)) is not None), list[Any])
 
 
 def _location(source: Source, loc: tuple[str | int, ...], *, missing: bool) -> yaml_source.Path:

@@ -9,9 +9,8 @@ not fit stays text, so that the model reports it. Quoted text is never anything 
 from __future__ import annotations
 
 import types
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Mapping as MappingABC
-from collections.abc import Sequence as SequenceABC
 from difflib import get_close_matches
 from enum import Enum
 from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, get_origin
@@ -25,7 +24,7 @@ from evalfleet.planning.yaml_source import Path, Plain, Source, boolean, is_null
 Type: TypeAlias = Any
 
 _UNIONS = (Union, types.UnionType)
-_LISTS = (list, tuple, set, frozenset, SequenceABC)
+_LISTS = (list, tuple, set, frozenset, Sequence)
 
 
 def nearest(name: str, valid: Collection[str]) -> str | None:
@@ -97,6 +96,26 @@ def field_names(model: type[BaseModel]) -> dict[str, FieldInfo]:
         if alias and model.model_config.get("populate_by_name"):
             names[name] = field
     return names
+
+
+def type_at(model: type[BaseModel], parts: Sequence[str]) -> Type | None:
+    """The type that `model` declares at a dotted path, None when it declares nothing there."""
+    expected: Type = model
+    for part in parts:
+        expected = next(
+            (inner for member in _members(_bare(expected)) if (inner := _inner(member, part)) is not None), None
+        )
+        if expected is None:
+            return None
+    return expected
+
+
+def _inner(expected: Type, key: str) -> Type | None:
+    if isinstance(expected, type) and issubclass(expected, BaseModel):
+        field = field_names(expected).get(key)
+        return None if field is None else field.annotation
+    origin = get_origin(expected)
+    return get_args(expected)[1] if isinstance(origin, type) and issubclass(origin, MappingABC) else None
 
 
 def read_scalar(text: Plain, expected: Type) -> JsonValue:

@@ -6,16 +6,20 @@ import json
 import re
 from collections.abc import Iterator
 from copy import deepcopy
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ConfigDict
 
 from evalfleet.errors import DefinitionError
 from evalfleet.model.experiment import Experiment
 from evalfleet.planning.experiment_file import LoadedExperiment, load_experiment, restore_experiment
 from evalfleet.planning.yaml_source import read_yaml, resolve
-from tests.unit.planning.projects import BACKENDS, DATA, FACTORIES, FakeOptions
+from evalfleet.plugins import Factories
+from evalfleet.ports import AdapterFactory
+from tests.unit.planning.projects import BACKENDS, DATA, FACTORIES, FakeOptions, QuietFactory
 
 MALFORMED = sorted((DATA / "experiments" / "malformed").glob("*.yaml"))
 WHOLE = DATA / "experiments" / "valid" / "whole.yaml"
@@ -206,3 +210,53 @@ def test_a_mutated_experiment_loads_or_is_refused_with_a_place(tmp_path: Path, p
             assert all(problem.line is not None and problem.file == str(path) for problem in error.problems), name
         else:
             assert Experiment.from_snapshot(loaded.experiment.snapshot()) == loaded.experiment, name
+
+
+def test_values_of_a_matrix_take_the_types_of_what_they_vary(tmp_path: Path) -> None:
+    more = "matrix: {model: [4, 017], flags.x: [017, 1e3], sandbox.user: [1000], max_tokens: [1e3], stop: [NO]}\n"
+    loaded = load(small(tmp_path, more))
+    assert [arm.name for arm in loaded.arms] == [
+        f"small-{m}-{x}-1000-1000-NO" for m in ("4", "017") for x in ("017", "1000.0")
+    ]
+    first = loaded.arms[1]
+    assert (first.settings.model, first.settings.flags) == ("4", {"x": 1000.0})
+    assert first.settings.sandbox is not None and first.settings.sandbox.user == "1000"
+    assert loaded.options[first.name] == FakeOptions(url="u", max_tokens=1000, stop="NO")
+
+
+def test_with_a_matrix_limits_name_the_arms_it_makes(tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        load(small(tmp_path, "matrix: {flags.x: [a, b]}\nlimits: {per_arm: {small: 3}}\naccept: {arms: [small-a]}\n"))
+    (problem,) = caught.value.problems
+    assert (problem.code, problem.field) == ("UNKNOWN_ARM", "limits.per_arm.small")
+    assert problem.hint is not None and "small-" in problem.hint
+
+
+class Auth(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    token_env: str
+
+
+class NestedOptions(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    auth: Auth
+
+
+def test_a_misspelt_key_inside_an_option_is_reported_there(tmp_path: Path) -> None:
+    path = small(tmp_path)
+    path.write_text(SMALL.replace("url: u", "auth: {tokn_env: K}"), encoding="utf-8")
+    with pytest.raises(DefinitionError) as caught:
+        load_experiment(path, {}, {"fake": QuietFactory(options=NestedOptions)})
+    assert [(problem.code, problem.field) for problem in caught.value.problems] == [
+        ("MISSING_KEY", "arms.small.auth.token_env"),
+        ("UNKNOWN_KEY", "arms.small.auth.tokn_env"),
+    ]
+
+
+def test_a_broken_adapter_is_reported_at_its_arm(tmp_path: Path) -> None:
+    broken = Factories("adapter", AdapterFactory, [EntryPoint("fake", "no_such_module_here:factory", "g")])
+    with pytest.raises(DefinitionError, match="no_such_module_here") as caught:
+        load_experiment(small(tmp_path), {}, broken)
+    assert [(problem.code, problem.line) for problem in caught.value.problems] == [("BROKEN_ADAPTER", 4)]
