@@ -116,7 +116,7 @@ def evaluate_now(match: Match, value: Any) -> AssertionResult:
         except StopIteration as done:
             return done.value
         outcome.close()
-    return broken("async predicate where none can be awaited", value)
+    return broken("async-predicate", value)
 
 
 def require_boolean(match: Match, place: str, *, can_await: bool = False) -> Match:
