@@ -43,6 +43,7 @@ from evalfleet.scheduling.worker_state import Contact, WorkerState
 from tests.simulation.store import SimStore
 
 HOLD = 5.0
+ATTEMPT_TIMEOUT = 60.0
 
 
 class Violation(AssertionError):
@@ -69,7 +70,9 @@ class WorkerProcess:
     paused_until: float = 0.0
     cut_until: float = 0.0
     was_silent: bool = False
+    faulted: bool = False
     running: dict[int, Grant] = field(default_factory=dict)
+    since: dict[int, float] = field(default_factory=dict)
     outstanding: int | None = None
     flush_due: bool = False
     deferred: list[Callable[[], None]] = field(default_factory=list)
@@ -122,7 +125,7 @@ class World:
             per_arm={"a": self.random.choice([1, 3])} if self.random.random() < 0.3 else {},
             page_size=self.random.choice([3, 8, 2000]),
             max_attempts=3,
-            attempt_timeout=60.0,
+            attempt_timeout=ATTEMPT_TIMEOUT,
         )
         self.lanes = self.random.randint(1, 4)
         self.workers: dict[str, WorkerProcess] = {}
@@ -282,12 +285,13 @@ class World:
         if self.now < process.paused_until:
             process.waiting.append(event)
             return
-        if process.waiting:
-            waiting, process.waiting = process.waiting, []
-            self.random.shuffle(waiting)
-            for earlier in waiting:
-                self._decide(process, earlier)
-        self._decide(process, event)
+        if not process.waiting:
+            self._decide(process, event)
+            return
+        waiting, process.waiting = [*process.waiting, event], []
+        self.random.shuffle(waiting)
+        for each in waiting:
+            self._decide(process, each)
 
     def _decide(self, process: CoordinatorProcess, event: Event) -> None:
         if process.state is None or process.ended:
@@ -308,7 +312,7 @@ class World:
                 case LoadPage():
                     self.load(process, decision, process.incarnation)
                 case KillWorker():
-                    self.end_worker(decision.worker)
+                    self.kill_worker(decision.worker)
                 case Finish():
                     self.finish(process, decision)
                 case Leave():
@@ -332,7 +336,9 @@ class World:
         if not self.begins(process, txn):
             self.after(0.01, lambda: self._hand_back(process, txn, FencedOff()))
             return
-        self.after(self.random.uniform(0.001, 0.05), lambda: self.apply(process, txn))
+        stuck = self.random.random() < 0.05
+        delay = self.random.uniform(0, 4) if stuck else self.random.uniform(0.001, 0.05)
+        self.after(delay, lambda: self.apply(process, txn))
 
     def begins(self, process: CoordinatorProcess, txn: Transaction) -> bool:
         """The check at the start of a transaction; the one that counts is at its end."""
@@ -349,6 +355,8 @@ class World:
         if not self.fence(txn):
             self._hand_back(process, txn, FencedOff())
             return
+        if txn.epoch < self.store.tables.epoch:
+            raise Violation("a fenced coordinator wrote")
         result = self.store.commit(txn.batch, txn.epoch, self.now)
         process.kept = [(t, b) for t, b in process.kept if self.now - t < 60] + [(self.now, txn.batch)]
         self.after(
@@ -435,7 +443,7 @@ class World:
         grants, commands = worker.state.receive(seq, reply, self.now)
         for attempt, seal in before.items():
             if attempt not in worker.state.sealed:
-                self.dropped[attempt] = (seal.case, seal.outcome, worker.was_silent)
+                self.dropped[attempt] = (seal.case, seal.outcome, self.faulty(worker))
                 if attempt not in self.store.tables.attempts and not self.failing_over():
                     raise Violation(f"attempt {attempt:#x} was acknowledged before it was durable")
         for grant in grants:
@@ -453,7 +461,7 @@ class World:
 
     def start(self, worker: WorkerProcess, grant: Grant) -> None:
         self.check_start(worker, grant)
-        worker.running[grant.attempt] = grant
+        worker.running[grant.attempt], worker.since[grant.attempt] = grant, self.now
         agent = self.agents[grant.case.ordinal]
         agent.starts += 1
         attempt = grant.attempt
@@ -484,6 +492,7 @@ class World:
         code: str | None = None,
     ) -> None:
         grant = worker.running.pop(attempt)
+        del worker.since[attempt]
         verdict = Verdict.PASSED if outcome is Outcome.COMPLETED else Verdict.ERRORED
         worker.state.seal(
             SealedAttempt(
@@ -509,12 +518,24 @@ class World:
                 self.seal(worker, attempt, Outcome.CANCELLED)
         return contact
 
+    def kill_worker(self, name: str) -> None:
+        worker = self.workers[name]
+        overdue = any(self.now - started >= ATTEMPT_TIMEOUT for started in worker.since.values())
+        if not overdue and not self.faulty(worker) and worker.state.contact(self.now) is Contact.FRESH:
+            raise Violation(f"{name} was killed although it did nothing wrong")
+        self.end_worker(name)
+
+    def faulty(self, worker: WorkerProcess) -> bool:
+        """Whether a silence of this worker may be its own or the network's doing."""
+        return worker.faulted or self.drop > 0 or self.slow > 0
+
     def end_worker(self, name: str) -> None:
         worker = self.workers[name]
         if not worker.alive:
             return
         worker.alive = False
         worker.running.clear()
+        worker.since.clear()
         process = self.coordinator_of(worker)
         if process is None:
             return
@@ -538,12 +559,12 @@ class World:
     def pause_worker(self) -> None:
         if worker := self._some_worker():
             worker.paused_until = self.now + self.random.choice([2, 20, 50])
-            worker.was_silent = True
+            worker.was_silent = worker.faulted = True
 
     def cut_worker(self) -> None:
         if worker := self._some_worker():
             worker.cut_until = self.now + self.random.choice([2, 20, 60])
-            worker.was_silent = True
+            worker.was_silent = worker.faulted = True
 
     def crash_coordinator(self) -> None:
         process = self.coordinator
@@ -567,7 +588,7 @@ class World:
 
     def pause_coordinator(self) -> None:
         process = self.coordinator
-        if process is None or process.state is None:
+        if process is None or process.state is None or process.failed_over:
             return
         process.paused_until = self.now + self.random.choice([3, 18, 40, 70])
         if self.random.random() < 0.5:
@@ -590,6 +611,7 @@ class World:
             if worker.generation == process.generation:
                 worker.alive = False
                 worker.running.clear()
+                worker.since.clear()
         self.after(self.random.uniform(1, 20), lambda: self.launch_driver(takeover=True))
 
     def stop_store(self) -> None:
@@ -598,6 +620,9 @@ class World:
     def fail_over(self) -> None:
         process = self.coordinator
         if process is None or process.state is None or self.store.tables.holder != process.holder:
+            return
+        if self.now < process.paused_until:
+            # Lost for good, should another coordinator claim meanwhile: no protocol helps against that.
             return
         if self.store.fail_over(self.now):
             process.failed_over = True

@@ -73,7 +73,7 @@ def _lease(state: RunState, case: OpenCase, worker: WorkerView, now: float) -> N
     state.leased_by_arm[arm] = state.leased_by_arm.get(arm, 0) + 1
     if case.pending.case.external or case.attempts or case.crashes or case.lost:
         # Announced before the act: the grant leaves only after the intent is durable.
-        case.phase = Phase.ANNOUNCING
+        case.phase, case.lease.announced = Phase.ANNOUNCING, True
         kind = IntentKind.EXTERNAL if case.pending.case.external else IntentKind.LEASE
         state.buffer.intents.append(Intent(identifier, case.ordinal, worker.id, kind))
         return
@@ -87,15 +87,14 @@ def hand_over(case: OpenCase, worker: WorkerView) -> None:
     worker.grants.append(Grant(case.lease.attempt, case.pending.case, isolated=case.crashes > 0))
 
 
-def announced(state: RunState, intent: Intent) -> None:
-    """An intent is durable: hand the grant over if its lease still stands."""
+def announced(state: RunState, intent: Intent, now: float) -> None:
+    """An intent is durable: hand the grant over if its lease still stands and granting is still allowed."""
     case = state.cases.get(intent.case)
     if case is None or case.lease is None or case.lease.attempt != intent.attempt:
         return
-    case.lease.announced = True
     if case.phase is not Phase.ANNOUNCING:
         return
-    if state.stopping is not None:
+    if not _may_grant(state, now):
         state.buffer.closed.append(intent.attempt)
         release(state, case)
         make_ready(state, case)

@@ -21,7 +21,8 @@ def exchanged(state: RunState, request: ExchangeRequest, now: float) -> list[Dec
     worker.busy = bool(request.live or request.sealed)
     _reconcile(state, worker, request, now)
     announcing = sum(1 for lease in worker.leases.values() if state.cases[lease.ordinal].phase is Phase.ANNOUNCING)
-    worker.want = 0 if request.draining else max(0, request.want - announcing)
+    worker.draining = request.draining
+    worker.want = max(0, request.want - announcing)
     return overtaken
 
 

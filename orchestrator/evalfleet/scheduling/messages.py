@@ -21,7 +21,8 @@ class LiveAttempt:
 class ExchangeRequest:
     """A worker's whole present state. `seq` rises by one a call; an older list never undoes a newer one.
 
-    `want` is the number of free lanes, `lanes` of all lanes, `rss` the worker's memory in bytes (0 unknown).
+    `want` is the number of free lanes, of `lanes` in all; one is taken until its attempt is acknowledged. `rss` is
+    the worker's memory in bytes, 0 when unknown.
     """
 
     worker: str

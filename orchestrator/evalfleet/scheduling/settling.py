@@ -75,7 +75,7 @@ def committed(state: RunState, result: Committed, now: float) -> None:
     for settlement in batch.settled:
         _settled_without(state, settlement, result)
     for intent in batch.intents:
-        grants.announced(state, intent)
+        grants.announced(state, intent, now)
 
 
 def _attempt_committed(state: RunState, write: AttemptWrite, result: Committed, now: float) -> None:
@@ -84,6 +84,7 @@ def _attempt_committed(state: RunState, write: AttemptWrite, result: Committed, 
     if worker is not None:
         worker.durable.add(seal.attempt)
         worker.acks.append(seal.attempt)
+        worker.want += 1
     inserted = seal.attempt in result.inserted
     if inserted:
         state.spent_usd += seal.cost_usd or 0.0

@@ -144,6 +144,7 @@ class WorkerView:
     lanes: int = 0
     rss: int = 0
     busy: bool = False
+    draining: bool = False
     reachable: bool = True
     killed: bool = False
     gone: bool = False

@@ -31,6 +31,7 @@ class WorkerState:
     `sent_at` is when the newest call was made, `answered_at` when the last answered one was: the coordinator
     counts a lease from no earlier instant, so a worker that counts from it never outlives its lease.
 
+    A lane is taken until its attempt is acknowledged, so that a death never costs more attempts than lanes.
     `live` maps running attempts to their case ordinal; `sealed` keeps every attempt until it is acknowledged.
     `body_limit` bounds the bytes of sealed attempts in one call; the others are listed as live.
     """
@@ -67,7 +68,7 @@ class WorkerState:
             self.epoch,
             tuple(carried),
             tuple(held),
-            0 if self.draining else max(0, self.lanes - len(self.live)),
+            0 if self.draining else max(0, self.lanes - len(self.live) - len(self.sealed)),
             self.lanes,
             rss,
             self.draining,

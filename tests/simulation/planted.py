@@ -1,0 +1,159 @@
+"""The bugs of docs/protocol.md that the simulation must catch, each planted as one small change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from evalfleet.model import ids
+from evalfleet.model.record import Committed, PendingCase
+from evalfleet.scheduling import decide as decide_module
+from evalfleet.scheduling import grants, leases, losses, settling
+from evalfleet.scheduling.events import Decision, Event, Exchanged, Reply, Tick
+from evalfleet.scheduling.messages import ExchangeReply
+from evalfleet.scheduling.state import Adoption, RunState, begin
+from tests.simulation import world
+from tests.simulation.store import SimStore
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def ack_before_commit(patch: pytest.MonkeyPatch) -> None:
+    right = decide_module.decide
+
+    def wrong(state: RunState, event: Event, now: float) -> list[Decision]:
+        decisions = right(state, event, now)
+        if not isinstance(event, Exchanged) or not event.request.sealed:
+            return decisions
+        acks = tuple(seal.attempt for seal in event.request.sealed)
+        hasty = Reply(event.request.worker, event.request.seq, ExchangeReply(state.epoch, acks))
+        return [*[d for d in decisions if not (isinstance(d, Reply) and d.worker == hasty.worker)], hasty]
+
+    patch.setattr(decide_module, "decide", wrong)
+
+
+def epoch_read_without_lock(patch: pytest.MonkeyPatch) -> None:
+    """The epoch is compared when a transaction begins, and nothing holds it until the end."""
+    patch.setattr(world.World, "fence", lambda self, txn: True)
+
+
+def grant_freed_by_an_older_list(patch: pytest.MonkeyPatch) -> None:
+    right = leases.exchanged
+
+    def wrong(state: RunState, request: Any, now: float) -> list[Decision]:
+        worker = state.worker(request.worker, now)
+        newest, worker.seq = worker.seq, min(worker.seq, request.seq - 1)
+        for lease in worker.leases.values():
+            lease.seq = min(lease.seq, request.seq - 1)
+        decisions = right(state, request, now)
+        worker.seq = max(worker.seq, newest)
+        return decisions
+
+    patch.setattr(leases, "exchanged", wrong)
+
+
+def grant_given_to_an_overtaken_poll(patch: pytest.MonkeyPatch) -> None:
+    right = leases.exchanged
+
+    def wrong(state: RunState, request: Any, now: float) -> list[Decision]:
+        worker = state.worker(request.worker, now)
+        parked = worker.poll
+        decisions = right(state, request, now)
+        if parked is not None and worker.poll == request.seq:
+            worker.poll = parked
+        return decisions
+
+    patch.setattr(leases, "exchanged", wrong)
+
+
+def lost_grant_never_requeued(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(leases, "_grant_never_arrived", lambda state, case: None)
+
+
+def restart_takes_over(patch: pytest.MonkeyPatch) -> None:
+    right = world.World.claim
+
+    def wrong(self: world.World, process: Any, *, takeover: bool, adoption: Adoption) -> bool:
+        if adoption is Adoption.ROSTER:
+            self.store.tables.holder = process.holder
+        return right(self, process, takeover=takeover, adoption=adoption)
+
+    patch.setattr(world.World, "claim", wrong)
+
+
+def no_adoption_phase(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(world, "begin", lambda *args, adoption: begin(*args, adoption=Adoption.NONE))
+
+
+def expiry_after_own_pause(patch: pytest.MonkeyPatch) -> None:
+    right = decide_module.decide
+
+    def wrong(state: RunState, event: Event, now: float) -> list[Decision]:
+        if isinstance(event, Tick):
+            state.ticked_at = now
+        return right(state, event, now)
+
+    patch.setattr(decide_module, "decide", wrong)
+
+
+def attempt_number_reused_after_restart(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(grants, "attempt_id", lambda epoch, counter: ids.attempt_id(1, counter))
+
+
+def cost_counted_from_the_message(patch: pytest.MonkeyPatch) -> None:
+    right = settling.committed
+
+    def wrong(state: RunState, result: Committed, now: float) -> None:
+        batch = state.inflight
+        known = set(result.inserted)
+        right(state, result, now)
+        for write in batch.attempts if batch is not None else ():
+            if write.sealed.attempt not in known:
+                state.spent_usd += write.sealed.cost_usd or 0.0
+
+    patch.setattr(settling, "committed", wrong)
+
+
+def crash_count_forgotten(patch: pytest.MonkeyPatch) -> None:
+    right = SimStore.page
+
+    def wrong(self: SimStore, after: int, limit: int) -> tuple[tuple[PendingCase, ...], bool]:
+        cases, last = right(self, after, limit)
+        return tuple(replace(case, crashes=0) for case in cases), last
+
+    patch.setattr(SimStore, "page", wrong)
+
+
+def external_case_released_by_expiry(patch: pytest.MonkeyPatch) -> None:
+    right = losses.after_loss
+
+    def wrong(state: RunState, case: Any, *args: Any, blamed: bool) -> None:
+        if not blamed:
+            case.external = False
+        right(state, case, *args, blamed=blamed)
+
+    patch.setattr(losses, "after_loss", wrong)
+
+
+def finish_while_a_worker_holds_a_seal(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(decide_module, "_holds_something", lambda worker: False)
+
+
+BUGS: dict[str, Plant] = {
+    "ack before commit": ack_before_commit,
+    "epoch read without lock": epoch_read_without_lock,
+    "grant freed by an older list": grant_freed_by_an_older_list,
+    "grant given to an overtaken parked poll": grant_given_to_an_overtaken_poll,
+    "lost grant never requeued": lost_grant_never_requeued,
+    "restart takes over": restart_takes_over,
+    "no adoption phase": no_adoption_phase,
+    "expiry after own pause": expiry_after_own_pause,
+    "attempt number reused after restart": attempt_number_reused_after_restart,
+    "cost counted from the message": cost_counted_from_the_message,
+    "crash count forgotten": crash_count_forgotten,
+    "external case re-leased by expiry": external_case_released_by_expiry,
+    "finish while a worker holds a seal": finish_while_a_worker_holds_a_seal,
+}
