@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from evalfleet.model.ids import COUNTER_BITS
 from evalfleet.ports import ArtifactStore
 from evalfleet.store.blobs import REFERENCE, referenced
 from evalfleet.store.connection import Connection
 from evalfleet.store.rows import ASSERTION_FIELDS, PAGE_FIELDS, TOOL_CALL_FIELDS
 
-#: Attempts with a lower id were copied: their epoch is 0, under which nothing is ever granted. They keep the
-#: evidence of a carried case, and neither their cost nor their number is this run's.
-FIRST_OWN_ATTEMPT = 1 << COUNTER_BITS
+#: Copied attempts have ids below this one, which no coordinator grants: they hold the evidence of a carried case,
+#: and neither their cost nor their number is this run's.
+FIRST_OWN_ATTEMPT = 0
 
 _CARRIED = """
 SELECT c.run_key, c.id, array_agg(s.ordinal ORDER BY s.ordinal)
@@ -29,11 +28,11 @@ _CHILDREN = {"assertions": ASSERTION_FIELDS, "tool_calls": TOOL_CALL_FIELDS, "ev
 
 _ATTEMPTS = """
 INSERT INTO attempts (attempt, run_key, ordinal, number, arm, settles, {columns})
-SELECT s.ordinal, s.run_key, s.ordinal, 1, c.arm, false, {selected} {pairs}
+SELECT -1 - s.ordinal, s.run_key, s.ordinal, 1, c.arm, false, {selected} {pairs}
 """
 
 _TURN = """
-UPDATE settlements SET from_run = %(into)s, from_attempt = ordinal
+UPDATE settlements SET from_run = %(into)s, from_attempt = -1 - ordinal
 WHERE run_key = %(run_key)s AND from_run = %(run)s AND ordinal = ANY(%(ordinals)s)
 """
 
@@ -71,7 +70,7 @@ async def _statements(connection: Connection) -> list[bytes]:
         rest = [name for name in fields if name not in own]
         statements.append(
             f"INSERT INTO {table} (attempt, run_key, {', '.join(rest)}) "
-            f"SELECT s.ordinal, s.run_key, {', '.join(f't.{name}' for name in rest)} {_PAIRS.format(table=table)}"
+            f"SELECT -1 - s.ordinal, s.run_key, {', '.join(f't.{name}' for name in rest)} {_PAIRS.format(table=table)}"
         )
     return [statement.encode() for statement in statements]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from evalfleet.model.usage import Usage
 from evalfleet.model.verdict import Outcome, Style, Verdict
 from evalfleet.ports import Holder
 from evalfleet.store.creation import create_run
-from evalfleet.store.planned import CreatedRun, NewRun
+from evalfleet.store.planned import CreatedRun, NewRun, Presettled
 from evalfleet.store.rows import encode_attempt
 from evalfleet.store.writer import PostgresRecorder
 
@@ -117,3 +118,18 @@ async def started(url: str, cases: int = 3, **changes: Any) -> tuple[CreatedRun,
     recorder = PostgresRecorder(url, run.id, ignore)
     await recorder.claim(ME, takeover=False)
     return run, recorder
+
+
+async def claimed(url: str, cases: Iterable[tuple[Case, Presettled | None]]) -> tuple[int, PostgresRecorder]:
+    """The key of a run over exactly these cases, with a recorder that holds it."""
+    run = await create_run(url, replace(a_run(), cases=cases))
+    recorder = PostgresRecorder(url, run.id, ignore)
+    await recorder.claim(ME, takeover=False)
+    return run.run_key, recorder
+
+
+async def resumed(url: str, run: str = "r1") -> PostgresRecorder:
+    """The recorder of a resume."""
+    recorder = PostgresRecorder(url, run, ignore)
+    await recorder.claim(OTHER, takeover=True)
+    return recorder
