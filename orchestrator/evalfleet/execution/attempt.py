@@ -165,7 +165,7 @@ class _Attempt:
             self._state.services.threads.abandon(task)
         elif task.cancelled():
             if step is not None and self._state.broken_off is None:
-                self._fail(step, AttemptFailure(step.kind, step.code, f"{step.name} was cancelled from within"))
+                self._fail(step, AttemptFailure(step.kind, "STAGE_CANCELLED", f"{step.name} was cancelled from within"))
         elif (error := task.exception()) is not None:
             kind = step.kind if step is not None and isinstance(error, GeneratorExit) else FailureKind.INFRASTRUCTURE
             self._state.fail(blame(error, kind, "EXECUTION_FAILED"), error)

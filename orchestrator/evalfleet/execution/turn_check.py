@@ -44,6 +44,14 @@ _COUNT_LIMIT = 1 << 63
 
 _SCALARS = frozenset({str, bool, float, type(None), type(MISSING)})
 _CHANNELS = frozenset(Channel)
+_COUNTS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "requests",
+)
 
 
 class InvalidTurn(ValueError):
@@ -278,23 +286,15 @@ _CHECKS: dict[type, Callable[[Any], Event]] = {
 
 def _check_usage(usage: Usage) -> None:
     _member(usage, Usage, "usage")
-    _count(usage.input_tokens, "input_tokens")
-    _count(usage.output_tokens, "output_tokens")
-    _count(usage.cache_read_tokens, "cache_read_tokens")
-    _count(usage.cache_write_tokens, "cache_write_tokens")
-    _count(usage.reasoning_tokens, "reasoning_tokens")
-    _count(usage.requests, "requests")
-    if usage.unknown_calls is None:  # pyright: ignore[reportUnnecessaryComparison] - adapters may be untyped
-        raise InvalidTurn("must be a count, not None", "usage.unknown_calls")
-    _count(usage.unknown_calls, "unknown_calls")
+    for name in _COUNTS:
+        count = getattr(usage, name)
+        if count is not None and not (type(count) is int and 0 <= count < _COUNT_LIMIT):
+            raise InvalidTurn("must be a count from 0 to 2**63 - 1", f"usage.{name}")
+    if type(usage.unknown_calls) is not int or not 0 <= usage.unknown_calls < _COUNT_LIMIT:
+        raise InvalidTurn("must be a count from 0 to 2**63 - 1", "usage.unknown_calls")
     cost = usage.cost_usd
     if cost is not None and (type(cost) not in (int, float) or not 0 <= cost < float("inf")):
         raise InvalidTurn("must be a finite amount of 0 or more", "usage.cost_usd")
-
-
-def _count(value: object, name: str) -> None:
-    if value is not None and (type(value) is not int or not 0 <= value < _COUNT_LIMIT):
-        raise InvalidTurn("must be a count from 0 to 2**63 - 1", f"usage.{name}")
 
 
 def _coverage(coverage: object) -> Mapping[Channel, CoverageEntry]:

@@ -37,16 +37,27 @@ class Watch:
         """
         self._given_up = False
         task = self._task = self._loop.create_task(coroutine)
+        try:
+            await asyncio.sleep(0)  # what ends in its first step, as fast agents do, needs no future and no timer
+        except asyncio.CancelledError:
+            self.cancelled = True
+            on_cancelled()
+        if not task.done():
+            await self._wait(task, on_cancelled)
+        self._task = None
+        return task
+
+    async def _wait(self, task: asyncio.Task[None], on_cancelled: Callable[[], None]) -> None:
         task.add_done_callback(self._ended)
         while not (task.done() or self._given_up):
             self._wake = self._loop.create_future()
+            self._set_timer()
             try:
                 await self._wake
             except asyncio.CancelledError:
                 self.cancelled = True
                 on_cancelled()
-        self._task = self._wake = None
-        return task
+        self._wake = None
 
     def arm(self, seconds: float | None, expired: Callable[[], None]) -> None:
         """Call `expired` in `seconds`, instead of what was armed before; None never."""
@@ -55,7 +66,8 @@ class Watch:
         if self._timer is not None and self._timer.when() > self._due:
             self._timer.cancel()
             self._timer = None
-        self._set_timer()  # one that rings too early is kept: it finds nothing due
+        if self._wake is not None:
+            self._set_timer()  # one that rings too early is kept: it finds nothing due
 
     def interrupt(self, grace: float) -> None:
         """Cancel the task; give it up when it has not ended in `grace` seconds."""
