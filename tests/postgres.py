@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -62,9 +63,22 @@ def postgres(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterat
 @pytest.fixture
 async def database(postgres: str, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
     """The URL of a fresh database at the newest schema, dropped after the test."""
-    name = "t_" + hashlib.sha256(f"{request.node.nodeid}{tmp_path}".encode()).hexdigest()[:16]
-    async with await connect(postgres, autocommit=True) as connection:
-        await connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")
-    yield database_url(postgres, name)
-    async with await connect(postgres, autocommit=True) as connection:
-        await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    async with _fresh(postgres, f"{request.node.nodeid} {tmp_path}") as url:
+        yield url
+
+
+@pytest.fixture
+async def other_database(postgres: str, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+    """A second one beside it."""
+    async with _fresh(postgres, f"{request.node.nodeid} {tmp_path} other") as url:
+        yield url
+
+
+@asynccontextmanager
+async def _fresh(server: str, seed: str) -> AsyncGenerator[str]:
+    name = "t_" + hashlib.sha256(seed.encode()).hexdigest()[:16]
+    async with await connect(server, autocommit=True) as connection:
+        await connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}".encode())
+    yield database_url(server, name)
+    async with await connect(server, autocommit=True) as connection:
+        await connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())

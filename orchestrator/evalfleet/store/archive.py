@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ VERSION = 1
 
 _MANIFEST = "manifest.json"
 _CHUNK = 1 << 20
-_BROKEN = (zipfile.BadZipFile, EOFError, KeyError, ValueError, TypeError, OSError, NotImplementedError)
+_BROKEN = (zipfile.BadZipFile, EOFError, KeyError, ValueError, TypeError, OSError, NotImplementedError, zlib.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ def a_case(ordinal: int, **changes: Any) -> Case:
     return replace(case, **changes)
 
 
-def a_run(cases: int = 3, **changes: Any) -> NewRun:
+def a_run(count: int = 3, **changes: Any) -> NewRun:
     run = NewRun(
         id="r1",
         name="sweep",
@@ -54,7 +54,7 @@ def a_run(cases: int = 3, **changes: Any) -> NewRun:
         experiment={"name": "sweep"},
         lock={"python": "3.11"},
         arms={"small": {"model": "s"}, "big": {"model": "b"}},
-        cases=[(a_case(ordinal), None) for ordinal in range(cases)],
+        cases=[(a_case(ordinal), None) for ordinal in range(count)],
     )
     return replace(run, **changes)
 
