@@ -35,6 +35,7 @@ def decide(state: RunState, event: Event, now: float) -> list[Decision]:
     """Advance `state` by one event and return what has to be done about it, in order."""
     if state.over:
         return _farewell(state, event, now)
+    _notice_pause(state, now)
     decisions: list[Decision] = []
     match event:
         case Exchanged():
@@ -66,11 +67,15 @@ def decide(state: RunState, event: Event, now: float) -> list[Decision]:
     return decisions
 
 
-def _tick(state: RunState, now: float) -> list[Decision]:
+def _notice_pause(state: RunState, now: float) -> None:
+    """After a pause of this process the silence was ours, so no expiry may count it, whatever event comes first."""
     gap = now - state.ticked_at
     if gap > 2 * state.policy.tick:
-        # This process was paused: the silence was ours, so no expiry may count it.
         losses.shift(state, gap - state.policy.tick)
+        state.ticked_at = now
+
+
+def _tick(state: RunState, now: float) -> list[Decision]:
     state.ticked_at = now
     losses.expire(state, now)
     losses.announce_old(state, now)

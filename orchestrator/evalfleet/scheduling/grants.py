@@ -14,6 +14,7 @@ def assign(state: RunState, now: float) -> None:
     """Grant pending cases to workers with an open poll and free lanes, within every limit."""
     if not _may_grant(state, now):
         return
+    _hand_over_announced(state)
     for worker in _hungry(state):
         while worker.want > 0 and state.leased < state.policy.concurrency:
             case = _next_ready(state)
@@ -88,7 +89,7 @@ def hand_over(case: OpenCase, worker: WorkerView) -> None:
 
 
 def announced(state: RunState, intent: Intent, now: float) -> None:
-    """An intent is durable: hand the grant over if its lease still stands and granting is still allowed."""
+    """An intent is durable: its grant may leave, if its lease still stands and granting is still allowed."""
     case = state.cases.get(intent.case)
     if case is None or case.lease is None or case.lease.attempt != intent.attempt:
         return
@@ -99,10 +100,21 @@ def announced(state: RunState, intent: Intent, now: float) -> None:
         release(state, case)
         make_ready(state, case)
         return
-    worker = state.workers[case.lease.worker]
-    # The request it answers is the newest one: an overtaken poll may not be granted anything any more.
-    case.lease.seq = worker.seq if worker.poll is not None else worker.seq + 1
-    hand_over(case, worker)
+    state.workers[case.lease.worker].announced.append(case.ordinal)
+
+
+def _hand_over_announced(state: RunState) -> None:
+    """Grants whose intents are durable leave with the next open poll, and answer that one."""
+    for worker in state.workers.values():
+        if worker.poll is None or not worker.announced:
+            continue
+        for ordinal in worker.announced:
+            case = state.cases.get(ordinal)
+            lease = case.lease if case is not None and case.phase is Phase.ANNOUNCING else None
+            if case is not None and lease is not None and lease.worker == worker.id:
+                lease.seq = worker.poll
+                hand_over(case, worker)
+        worker.announced = []
 
 
 def release(state: RunState, case: OpenCase) -> Lease | None:

@@ -130,7 +130,8 @@ class WorkerView:
 
     `epoch_seen` is the epoch of the last reply it had when it called: only a list that was made after a reply of
     this epoch is surely newer than every earlier grant. `durable` names committed attempts that its last list
-    still held; `acks`, `grants` and `commands` wait for its next reply.
+    still held; `announced` names cases whose grants wait for an open poll; `acks`, `grants` and `commands` wait
+    for its next reply.
     """
 
     id: str
@@ -150,6 +151,7 @@ class WorkerView:
     gone: bool = False
     leases: dict[int, Lease] = field(default_factory=dict[int, Lease])
     durable: set[int] = field(default_factory=set[int])
+    announced: list[int] = field(default_factory=list[int])
     acks: list[int] = field(default_factory=list[int])
     grants: list[Grant] = field(default_factory=list[Grant])
     commands: list[WorkerCommand] = field(default_factory=list[WorkerCommand])

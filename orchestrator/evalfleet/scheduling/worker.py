@@ -12,6 +12,9 @@ from evalfleet.ports import Clock
 from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, Grant, WorkerCommand
 from evalfleet.scheduling.worker_state import Contact, WorkerState
 
+#: How many attempts back the usual duration of one looks.
+_SMOOTHING = 32
+
 Exchange = Callable[[ExchangeRequest], Awaitable[ExchangeReply]]
 
 
@@ -29,13 +32,15 @@ class Attempt(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerTimes:
-    """Seconds: `hold` is how long the coordinator parks a poll, `flush` how long a seal may wait for company.
+    """Seconds: `hold` is how long the coordinator parks a poll, `flush` the longest that a seal waits for company,
+    `flush_share` the share of a usual attempt's time that it waits at most.
 
     With every lane busy the next call waits up to `busy`; a silent coordinator is looked for every `look`.
     """
 
     hold: float = 5.0
     flush: float = 0.05
+    flush_share: float = 0.05
     busy: float = 0.1
     look: float = 1.0
     retry: float = 0.2
@@ -67,6 +72,7 @@ class Worker:
         self._lanes: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
         self._flush_at: float | None = None
+        self._usual = 0.0
 
     def drain(self) -> None:
         """Take nothing more; stop once everything held was handed over."""
@@ -133,7 +139,7 @@ class Worker:
         if len(self._state.live) * 2 <= self._state.lanes:
             self._flush_at = now
         elif self._flush_at is None:
-            self._flush_at = now + self._times.flush
+            self._flush_at = now + min(self._times.flush, self._times.flush_share * self._usual)
 
     def _take_in(self, seq: int, reply: ExchangeReply) -> None:
         grants, commands = self._state.receive(seq, reply, self._clock.monotonic())
@@ -146,7 +152,9 @@ class Worker:
             self._obey(command)
 
     async def _lane(self, identifier: int, attempt: Attempt) -> None:
+        began = self._clock.monotonic()
         sealed = await attempt.run()
+        self._usual += (self._clock.monotonic() - began - self._usual) / _SMOOTHING
         del self._running[identifier]
         self._state.seal(sealed)
         self._news.set()
