@@ -16,7 +16,7 @@ from evalfleet.model.definition import EvalDefinition, SandboxSpec
 from evalfleet.planning.arm_probe import arm_settings
 from evalfleet.planning.arms import ArmPlan
 from evalfleet.planning.dataset import decode_row
-from evalfleet.planning.discover import load_definition
+from evalfleet.planning.discover import load_definition, make_importable
 from evalfleet.planning.experiment_file import LoadedExperiment, restore_experiment
 from evalfleet.planning.sandbox_plan import resolve_sandbox
 from evalfleet.plugins import adapter_factories, sandbox_factories
@@ -57,6 +57,7 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
     Raises DefinitionError or ConfigurationError when an arm can't be built here.
     """
     project = Path(blueprint.project)
+    make_importable(project)
     factories = adapter_factories()
     loaded = restore_experiment(blueprint.snapshot, Path(blueprint.experiment_file), factories)
     clock, spawner = SystemClock(), SystemSpawner()

@@ -48,7 +48,7 @@ def discover(project: Path) -> Catalog:
     definitions: list[EvalDefinition] = []
     files: dict[str, Path] = {}
     owners: dict[str, Path] = {}
-    _make_importable(project)
+    make_importable(project)
     for file in eval_files(project):
         file_id = _file_id(project, file)
         if (other := owners.setdefault(file_id, file)) != file:
@@ -78,7 +78,7 @@ def load_definition(project: Path, file: Path, definition_id: str) -> EvalDefini
     """
     project = project.resolve()
     file = Path(os.path.normpath(project / file))  # a link stays where it is: its place gives the id
-    _make_importable(project)
+    make_importable(project)
     for found in _load(project, file, _file_id(project, file)):
         if isinstance(found, Problem):
             raise DefinitionError(found.code, [found])
@@ -134,7 +134,8 @@ def _clashes(project: Path, files: dict[str, Path]) -> Iterator[Problem]:
                 yield _problem("DUPLICATE_ID", message, file)
 
 
-def _make_importable(project: Path) -> None:
+def make_importable(project: Path) -> None:
+    """Let eval files and agents import the project's modules, in this process and wherever it was started."""
     if str(project) not in sys.path:
         sys.path.insert(0, str(project))
 
