@@ -159,7 +159,9 @@ def describe(error: BaseException) -> str:
     """The error's own text, never raising even when its `__str__` does."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - a broken __str__ must not hide the failure it describes
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - a broken __str__ must not hide the failure it describes
         return "<no message: its __str__ raised>"
 
 

@@ -107,6 +107,15 @@ class Silent(Exception):
         raise RuntimeError("no text for you")
 
 
+class Exiting(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(1)
+
+
+async def raises_exiting(t: Any) -> None:
+    raise Exiting
+
+
 async def raises_silent(t: Any) -> None:
     raise Silent
 
@@ -144,6 +153,7 @@ def blocks_signal(t: Any) -> None:
         (stops_the_iteration, Verdict.ERRORED, FailureKind.AUTHORING, "EVAL_RAISED", "StopIteration"),
         (ends_the_generator, Verdict.ERRORED, FailureKind.AUTHORING, "EXECUTION_FAILED", "GeneratorExit"),
         (raises_silent, Verdict.ERRORED, FailureKind.AUTHORING, "EVAL_RAISED", "Silent: <no message"),
+        (raises_exiting, Verdict.ERRORED, FailureKind.AUTHORING, "EVAL_RAISED", "Exiting: <no message"),
         (raises_keyword, Verdict.ERRORED, FailureKind.AUTHORING, "EVAL_RAISED", "Keyword: boom"),
         (blocks_signal, Verdict.ERRORED, FailureKind.AUTHORING, "EVAL_RAISED", "KeyboardInterrupt"),
     ],
@@ -168,6 +178,8 @@ def answers(error: BaseException) -> Callable[..., Any]:
         (answers(SendFailure("down", kind=FailureKind.PROVIDER, code="HTTP_503")), FailureKind.PROVIDER, "HTTP_503"),
         (answers(SendFailure("crash", kind=FailureKind.AGENT, code="AGENT_RAISED")), FailureKind.AGENT, "AGENT_RAISED"),
         (answers(AttemptFailure(FailureKind.SANDBOX, "LOST", "gone")), FailureKind.SANDBOX, "LOST"),
+        (answers(SendFailure("x", kind="nonsense")), FailureKind.ADAPTER, "ADAPTER_RAISED"),  # type: ignore[arg-type]
+        (answers(AttemptFailure(FailureKind.AGENT, 5, "x")), FailureKind.ADAPTER, "ADAPTER_RAISED"),  # type: ignore[arg-type]
         (answers(RuntimeError("bug")), FailureKind.ADAPTER, "ADAPTER_RAISED"),
         (answers(AssertionError("bug")), FailureKind.ADAPTER, "ADAPTER_RAISED"),
         (answers(SystemExit(1)), FailureKind.ADAPTER, "ADAPTER_RAISED"),
