@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ("tests.postgres",)
 
+# a shared machine may take its time; what a property says does not depend on it
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 #: Directories whose tests share no fixture that is dear to start: xdist may spread them one by one.
 FREE = ("tests/unit/", "tests/simulation/")
