@@ -188,12 +188,18 @@ class PostgresRecorder:
             lost = self._kept.after(commit_seq, fence.commit_seq)
             fence = Fence(run_key=fence.run_key, epoch=await self._reclaim(connection, epoch), commit_seq=commit_seq)
             for batch in lost:
-                done = await apply(connection, fence, batch, _ignore)
-                fence = replace(fence, commit_seq=done.commit_seq)
+                fence = await self._replay(connection, fence, batch)
             self._fence = fence
         elif tried and commit_seq == tried[-1]:
             self._fence = replace(fence, commit_seq=commit_seq)
         self._seen = connection
+
+    async def _replay(self, connection: Connection, fence: Fence, batch: CommitBatch) -> Fence:
+        try:
+            done = await apply(connection, fence, batch, _ignore)
+        except REFUSED as error:
+            raise StoreError(f"the record store refuses to take back a commit that it lost: {error}") from error
+        return replace(fence, commit_seq=done.commit_seq)
 
     async def _reclaim(self, connection: Connection, stored: int) -> int:
         me = self._holder
