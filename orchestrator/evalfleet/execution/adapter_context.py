@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from evalfleet.errors import ConfigurationError
-from evalfleet.execution.state import AttemptState
+from evalfleet.execution.state import TIMER_SLACK, AttemptState
 from evalfleet.ports import Clock, Sandbox, Secrets
 
 S = TypeVar("S")
@@ -56,6 +56,12 @@ class LineContext:
         """Seconds left for this send, by the turn's and the attempt's limit; None without either."""
         limits = [limit for limit in (self.turn_ends_at, self._state.deadline_at) if limit is not None]
         return max(0.0, min(limits) - self.clock.monotonic()) if limits else None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the deadline is reached, as near as timers that were set for it can tell."""
+        left = self.deadline
+        return left is not None and left < TIMER_SLACK
 
     @property
     def cancelled(self) -> bool:

@@ -184,8 +184,7 @@ class _Attempt:
         if step is None:
             return
         if step.limit is None:
-            message = f"the attempt took longer than {self._state.job.attempt_timeout:g} s"
-            self._break_off(AttemptFailure(FailureKind.DEADLINE, "ATTEMPT_TIMEOUT", message))
+            self._break_off(self._state.out_of_time())
         else:
             message = f"{step.name} took longer than {step.limit(self._patience):g} s"
             self._fail(step, AttemptFailure(step.kind, step.code, message))

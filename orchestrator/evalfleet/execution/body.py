@@ -79,9 +79,12 @@ def _conclude(ledger: Ledger, error: BaseException) -> None:
     for leaf in leaves(error):
         if isinstance(leaf, BodyEnd):
             continue
-        failed = read_assert(leaf) if isinstance(leaf, AssertionError) else None
-        if failed is not None:
-            ledger.note_assert(failed)
+        if isinstance(leaf, AssertionError):
+            failed = read_assert(leaf)
+            if failed is not None:
+                ledger.note_assert(failed)
+            else:
+                ledger.state.fail(blame(leaf, FailureKind.INFRASTRUCTURE, "EXECUTION_FAILED"), leaf)
         elif isinstance(leaf, AttemptFailure):
             ledger.state.fail(leaf)  # its traceback was kept where it was attributed
         else:

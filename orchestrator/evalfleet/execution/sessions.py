@@ -179,6 +179,8 @@ class SessionLine:
             if flight.task is not None and flight.task.cancelling() > flight.cancels:
                 return None
             return AttemptFailure(FailureKind.ADAPTER, "ADAPTER_CANCELLED", "the adapter cancelled its own send")
+        if isinstance(error, SendFailure) and error.kind is FailureKind.DEADLINE and self._context.is_due:
+            return self._state.out_of_time() if watch is None or self._state.is_due else watch.failure
         return blame(error, FailureKind.ADAPTER, "ADAPTER_RAISED")
 
     def _secrets(self) -> set[str]:

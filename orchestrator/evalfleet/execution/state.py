@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound=Coroutine[Any, Any, Any])
 
+#: Seconds by which two timers set for the same moment may differ.
+TIMER_SLACK = 0.05
+
 #: Diagnostic lines kept of one attempt; what comes after is counted.
 DIAGNOSTICS_LIMIT = 1_000
 
@@ -154,6 +157,17 @@ class AttemptState:
         if self.deadline_at is None:
             return None
         return max(0.0, self.deadline_at - self.services.clock.monotonic())
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the attempt's deadline is reached, as near as timers that were set for it can tell."""
+        left = self.remaining()
+        return left is not None and left < TIMER_SLACK
+
+    def out_of_time(self) -> AttemptFailure:
+        """The failure of an attempt that reached its deadline."""
+        message = f"the attempt took longer than {self.job.attempt_timeout:g} s"
+        return AttemptFailure(FailureKind.DEADLINE, "ATTEMPT_TIMEOUT", message)
 
     def fail(self, failure: AttemptFailure, cause: BaseException | None = None) -> AttemptFailure:
         """Make `failure` the attempt's failure unless an earlier one is; keep the traceback of its cause."""

@@ -13,7 +13,7 @@ from types import FrameType, TracebackType
 import evalfleet.errors
 from evalfleet.errors import describe
 
-_OWN = str(Path(evalfleet.errors.__file__).parent)
+_OWN = str(Path(evalfleet.errors.__file__).parent / "_").removesuffix("_")
 _HEAD, _TAIL, _CHAIN = 8, 16, 8
 
 

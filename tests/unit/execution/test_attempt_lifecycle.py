@@ -314,6 +314,27 @@ async def test_the_turn_deadline_names_itself(
     await none_leaked(threads)
 
 
+@pytest.mark.parametrize("early", [0.0, 0.02])
+@pytest.mark.parametrize(
+    ("limits", "code", "message"),
+    [
+        ({"timeout": 5, "turn_timeout": 0.1}, "TURN_TIMEOUT", "the turn took longer than 0.1 s"),
+        ({"timeout": 0.1, "turn_timeout": 5}, "ATTEMPT_TIMEOUT", "the attempt took longer than 0.1 s"),
+        ({"timeout": 0.1}, "ATTEMPT_TIMEOUT", "the attempt took longer than 0.1 s"),
+    ],
+)
+async def test_an_adapter_that_keeps_the_deadline_itself_names_the_same_limit(
+    attempt: Any, early: float, limits: Any, code: str, message: str
+) -> None:
+    async def punctual(turn: Any, ctx: Any) -> Turn:
+        await asyncio.sleep(max(0.0, ctx.deadline - early))
+        raise SendFailure("no answer in time", kind=FailureKind.DEADLINE, partial=Turn(reply="so far"))
+
+    evidence = await attempt(hangs_in_send, punctual, **limits)
+    assert (evidence.summary.kind, evidence.summary.code) == (FailureKind.DEADLINE, code)
+    assert evidence.summary.message == message
+
+
 async def test_a_turn_deadline_counts_each_turn_alone(attempt: Any) -> None:
     async def answer(turn: Any, ctx: Any) -> Turn:
         assert 0 < ctx.deadline <= 0.2
