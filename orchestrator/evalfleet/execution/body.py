@@ -86,7 +86,9 @@ def _conclude(ledger: Ledger, error: BaseException) -> None:
             else:
                 ledger.state.fail(blame(leaf, FailureKind.INFRASTRUCTURE, "EXECUTION_FAILED"), leaf)
         elif isinstance(leaf, AttemptFailure):
-            ledger.state.fail(leaf)  # its traceback was kept where it was attributed
+            ledger.state.fail(
+                blame(leaf, FailureKind.AUTHORING, "EVAL_RAISED")
+            )  # its traceback was kept where it was attributed
         else:
             ledger.state.fail(blame(leaf, FailureKind.AUTHORING, "EVAL_RAISED"), leaf)
 

@@ -72,9 +72,7 @@ async def run(body: Any, target: AgentDefinition, folder: Path, **limits: Any) -
         row=None,
         arm=ArmSettings(name="mine", model=None, flags={}, options=NoOptions(), project=folder),
         adapter=PythonAdapter(target),
-        sandbox=(provider, SandboxSpec(files="files", setup=("echo ready >> notes.txt",)))
-        if target.sandboxed
-        else None,
+        sandbox=(provider, spec) if target.sandboxed else None,
         attempt_timeout=limits.get("timeout", 30.0),
         turn_timeout=limits.get("turn_timeout"),
         seed=1,
