@@ -207,6 +207,7 @@ async def _unprivileged(server: Server) -> tuple[str, ...]:
     if _owner(server.data) in (None, 0) and await _works((*namespace, binary, "--version")):
         return namespace
     nobody = ("setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups")
+    server.directory.chmod(0o711)  # nobody may pass through; every file in it has its own mode
     if await _works((*nobody, "test", "-x", str(server.directory))) and await _works((*nobody, binary, "--version")):
         return nobody
     raise ConfigurationError(

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -41,11 +42,11 @@ def settings(state: Path) -> Settings:
     return Settings(state_dir=state, artifacts="")
 
 
-def client(state: Path) -> subprocess.Popen[str]:
+def client(state: Path, *before: str) -> subprocess.Popen[str]:
     """Another process that uses the server until it is told to leave by a line, or killed."""
-    return subprocess.Popen(
-        [sys.executable, "-c", _CLIENT, str(state)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    argv = [*before, sys.executable, "-c", _CLIENT, str(state)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
 async def up(process: subprocess.Popen[str]) -> None:
@@ -183,3 +184,22 @@ def test_a_state_directory_that_is_a_file_names_what_to_set(tmp_path: Path) -> N
     (tmp_path / "state").write_text("")
     with pytest.raises(ConfigurationError, match="EVALFLEET_HOME"):
         Server.below(tmp_path / "state")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
+@pytest.mark.parametrize("mode", [0o755, 0o700], ids=["others may enter", "others may not enter"])
+async def test_root_without_user_namespaces_runs_postgres_as_nobody_where_nobody_may_go(mode: int) -> None:
+    without = Path(__file__).with_name("without_namespaces.py")
+    with TemporaryDirectory() as directory:
+        state = Path(directory)
+        state.chmod(mode)
+        process = client(state, sys.executable, str(without))
+        if mode == 0o755:
+            await up(process)
+            assert Server.below(state).data.stat().st_uid == 65534
+            await leave(process)
+            assert await gone_within(Server.below(state), 6.0)
+        else:
+            _, said = await asyncio.to_thread(process.communicate, "\n")
+            assert "ConfigurationError: Postgres refuses to run as root" in said
+            assert "set EVALFLEET_DATABASE_URL" in said
