@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 import struct
+from enum import StrEnum
+from functools import cache
 
 #: What stands before and after the tuples of one COPY.
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -16,17 +18,10 @@ FALSE = b"\0\0\0\1\0"
 
 _POSTGRES_EPOCH = 946_684_800  # 2000-01-01 in seconds since 1970
 _LENGTH = struct.Struct(">i")
-_SHORT = struct.Struct(">ih")
-_INT = struct.Struct(">ii")
 _BIG = struct.Struct(">iq")
 _DOUBLE = struct.Struct(">id")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _REPLACEMENT = "\ufffd"
-
-
-def fields(count: int) -> bytes:
-    """The head of a tuple of `count` fields."""
-    return struct.pack(">h", count)
 
 
 def raw(value: bytes | None) -> bytes:
@@ -42,12 +37,10 @@ def plain(value: str | None) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-def small(value: int) -> bytes:
-    return _SHORT.pack(2, value)
-
-
-def integer(value: int) -> bytes:
-    return _INT.pack(4, value)
+@cache
+def label(value: StrEnum | None) -> bytes:
+    """An enum field. There are few labels, so each is encoded once."""
+    return plain(value)
 
 
 def big(value: int) -> bytes:

@@ -14,7 +14,7 @@ from psycopg import sql
 from evalfleet.errors import DefinitionError, Problem, StoreError
 from evalfleet.model.case import Case
 from evalfleet.model.verdict import Verdict
-from evalfleet.store.binary import HEADER, NULL, TRAILER, big, boolean, double, plain, raw
+from evalfleet.store.binary import HEADER, NULL, TRAILER, big, boolean, double, label, plain, raw
 from evalfleet.store.connection import Connection, connect
 from evalfleet.store.planned import CreatedRun, NewRun, PlannedDataset, Presettled, Totals
 from evalfleet.store.write_sql import BLOCK_BITS
@@ -162,7 +162,7 @@ def _case(run_key: int, case: Case, arms: Mapping[str, int]) -> bytes:
     return b"".join(
         (
             _CASE_HEAD.pack(len(_CASE_FIELDS), 4, run_key, 4, case.ordinal, 4, case.repetition),
-            plain(case.style),
+            label(case.style),
             struct.pack(">ih", 2, arms[case.arm]),
             boolean(case.external),
             raw(bytes.fromhex(case.content)),
@@ -185,10 +185,10 @@ def _settlement(run_key: int, ordinal: int, decided: Presettled) -> bytes:
     return b"".join(
         (
             _SETTLEMENT_HEAD.pack(len(_SETTLEMENT_FIELDS), 4, run_key, 4, ordinal),
-            plain(decided.how),
-            plain(decided.verdict),
-            plain(decided.kind),
-            plain(decided.score_state),
+            label(decided.how),
+            label(decided.verdict),
+            label(decided.kind),
+            label(decided.score_state),
             NULL if decided.earned is None else double(decided.earned),
             plain(decided.code),
             plain(decided.from_run),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from evalfleet.model.assertion import AssertionRow
 from evalfleet.model.case import AttemptSummary
@@ -18,9 +18,9 @@ from evalfleet.model.record import AttemptEvidence, EncodedRows, SealedAttempt
 from evalfleet.model.turn import TurnRecord
 from evalfleet.ports import ArtifactStore
 from evalfleet.store import binary
-from evalfleet.store.binary import NULL, Cells, boolean, plain, raw
+from evalfleet.store.binary import NULL, Cells, boolean, label, plain, raw
 from evalfleet.store.blobs import Packer, reference, to_json
-from evalfleet.store.paging import Page, inline_events, page_events
+from evalfleet.store.paging import INLINE_LIMIT, Page, inline_events, page_events
 from evalfleet.store.record_codec import encode_event, encode_head
 
 ATTEMPT_FIELDS = (
@@ -41,6 +41,8 @@ PAGE_FIELDS = ("attempt", "first", "last", "run_key", "page", "raw_size", "body"
 #: Bodies of one attempt above this many compressed bytes go to the artifact store.
 ARTIFACT_LIMIT = 1 << 20
 _PREVIEW = 280
+#: Attempts of no more events are encoded in one go, in the hope that they are small; most are.
+_FEW_EVENTS = 64
 _ARGUMENTS = 2048
 
 # attempt, started_at, duration, run_key, ordinal, turns, events, assertions: never NULL, so packed in one go
@@ -80,6 +82,11 @@ class EvidenceEncoder:
         return self._seal(evidence, *self._bodies(evidence))
 
     def _bodies(self, evidence: AttemptEvidence) -> tuple[bytes, list[Page]]:
+        if sum([len(turn.events) for turn in evidence.turns]) <= _FEW_EVENTS:
+            streams = [[encode_event(event) for event in turn.events] for turn in evidence.turns]
+            whole = to_json([encode_head(evidence), *streams])
+            if len(whole) <= INLINE_LIMIT:
+                return self._packer.pack(whole), []
         head = to_json(encode_head(evidence))
         events = [to_json([encode_event(event) for event in turn.events]) for turn in evidence.turns]
         if inline_events(events):
@@ -137,10 +144,10 @@ def _attempt(run_key: int, summary: AttemptSummary, record: bytes) -> bytes:
     )
     parts = [
         head,
-        plain(summary.outcome),
-        plain(summary.verdict),
-        plain(summary.kind),
-        plain(summary.score_state),
+        label(summary.outcome),
+        label(summary.verdict),
+        label(summary.kind),
+        label(summary.score_state),
         cells.number("earned", summary.earned),
         cells.number("estimated_usd", summary.estimated_usd),
     ]
@@ -175,7 +182,7 @@ def _assertion(run_key: int, attempt: int, row: AssertionRow) -> bytes:
     return b"".join(
         (
             _ASSERTION_HEAD.pack(len(ASSERTION_FIELDS), 8, attempt, 4, run_key, 4, row.index),
-            plain(outcome.result),
+            label(outcome.result),
             cells.text(row.name),
             cells.text(row.scope),
             boolean(row.holds),
@@ -192,14 +199,17 @@ def _assertion(run_key: int, attempt: int, row: AssertionRow) -> bytes:
     )
 
 
-def _tool_calls(run_key: int, attempt: int, turns: Sequence[TurnRecord]) -> Iterator[bytes]:
-    step = 0
+def _tool_calls(run_key: int, attempt: int, turns: Sequence[TurnRecord]) -> list[bytes]:
+    rows: list[bytes] = []
     for turn in turns:
-        finished = {event.operation_id: event for event in turn.events if isinstance(event, OperationFinished)}
-        for event in turn.events:
-            if isinstance(event, OperationStarted):
-                yield _tool_call((run_key, attempt, step, turn.sequence), event, finished.get(event.operation_id))
-                step += 1
+        calls = [event for event in turn.events if isinstance(event, OperationStarted)]
+        if calls:
+            ends = {event.operation_id: event for event in turn.events if isinstance(event, OperationFinished)}
+            rows += [
+                _tool_call((run_key, attempt, step, turn.sequence), call, ends.get(call.operation_id))
+                for step, call in enumerate(calls, len(rows))
+            ]
+    return rows
 
 
 def _tool_call(
@@ -215,9 +225,9 @@ def _tool_call(
             cells.text(started.operation_id),
             cells.text(started.name),
             cells.text(started.tool),
-            plain(started.kind),
+            label(started.kind),
             cells.text(arguments, _ARGUMENTS),
-            plain(None if finished is None else finished.status),
+            label(None if finished is None else finished.status),
             cells.text(result, _PREVIEW),
         )
     )

