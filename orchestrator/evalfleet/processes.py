@@ -320,3 +320,9 @@ def process_alive(pid: int) -> bool:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
         return stat.read().rpartition(")")[2].split()[0] != "Z"
     return True
+
+
+def worker_memory() -> int:
+    """The bytes that one worker on this machine may allocate: half of the memory, shared by a worker for two CPUs."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return total // 2 // max(1, (os.cpu_count() or 1) // 2)

@@ -17,7 +17,8 @@ class RunBlueprint:
     """One run as a worker or coordinator is built from it. No secret is in it, only names of secrets.
 
     `experiment_file` and `project` are absolute; `snapshot` is the experiment as JSON, `arms` the planned arms'
-    names; `files` maps definition ids to files relative to the project. `memory` bounds a worker in bytes.
+    names; `files` maps definition ids to files relative to the project. `memory` bounds an attempt in a process of
+    its own, in bytes.
     """
 
     run: str

@@ -12,6 +12,7 @@ from evalfleet.clock import SystemClock
 from evalfleet.execution.executor import BuiltArm, Executor, ExecutorSettings
 from evalfleet.execution.job import AttemptServices
 from evalfleet.execution.threads import AuthorThreads
+from evalfleet.grading.prices import PriceList
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
 from evalfleet.planning.arm_probe import arm_settings
 from evalfleet.planning.arms import ArmPlan
@@ -41,6 +42,7 @@ class Workshop:
     clock: Clock
     spawner: SystemSpawner
     providers: tuple[SandboxProvider, ...]
+    failpoint: Failpoints
 
     async def close(self) -> tuple[str, ...]:
         """Close adapters, sandboxes and processes; what went wrong, as texts."""
@@ -68,12 +70,12 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
             settings = arm_settings(loaded, arm, project)
             adapter = factories[arm.settings.adapter].build(settings)
             arms[arm.name] = BuiltArm(settings=settings, adapter=adapter, sandbox=sandboxes.of(arm, adapter))
-    executor = Executor(
-        _executor_settings(blueprint, loaded, arms),
-        AttemptServices(clock=clock, secrets=EnvironmentSecrets(), threads=AuthorThreads()),
-    )
+    prices = PriceList(loaded.experiment.prices)
+    prices.load(arm.settings.model for arm in arms.values())
+    services = AttemptServices(clock=clock, secrets=EnvironmentSecrets(), threads=AuthorThreads(), price=prices)
+    executor = Executor(_executor_settings(blueprint, loaded, arms), services)
     encoder = EvidenceEncoder(blueprint.run_key, FileArtifacts(blueprint.artifacts), blueprint.run)
-    return Workshop(executor, encoder, clock, spawner, sandboxes.providers)
+    return Workshop(executor, encoder, clock, spawner, sandboxes.providers, Failpoints(blueprint.failpoint))
 
 
 def _executor_settings(
@@ -131,7 +133,7 @@ def build_worker(blueprint: RunBlueprint, workshop: Workshop, name: str, lanes: 
     def begin(grant: Grant) -> Attempt:
         if grant.isolated or alone:
             return IsolatedAttempt(grant, blueprint, workshop.encoder, workshop.spawner, workshop.clock)
-        return LaneAttempt(grant, workshop.executor, workshop.encoder, workshop.clock)
+        return LaneAttempt(grant, workshop.executor, workshop.encoder, workshop.clock, workshop.failpoint)
 
     return Worker(name, lanes, exchange, begin, workshop.clock, WorkerTimes())
 

@@ -14,7 +14,7 @@ import msgspec
 
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.building import build_workshop
-from evalfleet.api.lanes import LaneAttempt
+from evalfleet.api.lanes import LaneAttempt, begun_file
 from evalfleet.processes import limit_memory
 from evalfleet.scheduling.messages import Grant
 
@@ -25,7 +25,9 @@ async def run(result: Path, job: bytes) -> None:
     if blueprint.memory is not None:
         limit_memory(blueprint.memory)
     workshop = build_workshop(blueprint)
-    sealed = await LaneAttempt(grant, workshop.executor, workshop.encoder, workshop.clock).run()
+    begun_file(result).touch()
+    lane = LaneAttempt(grant, workshop.executor, workshop.encoder, workshop.clock, workshop.failpoint)
+    sealed = await lane.run()
     partial = result.with_suffix(".part")
     partial.write_bytes(msgspec.msgpack.encode(sealed))
     partial.replace(result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -28,18 +29,28 @@ _NO_DEADLINE = 7 * 24 * 3600.0
 
 
 class LaneAttempt:
-    """An attempt in this process."""
+    """An attempt in this process. `failpoint` is passed the place `during_seal`: it ran, and nobody knows yet."""
 
-    def __init__(self, grant: Grant, executor: Executor, encoder: EvidenceEncoder, clock: Clock) -> None:
+    def __init__(
+        self,
+        grant: Grant,
+        executor: Executor,
+        encoder: EvidenceEncoder,
+        clock: Clock,
+        failpoint: Callable[[str], None],
+    ) -> None:
         self._grant = grant
         self._executor = executor
         self._encoder = encoder
         self._clock = clock
+        self._failpoint = failpoint
         self._control = AttemptControl()
 
     async def run(self) -> SealedAttempt:
         evidence = await self._executor.execute(self._grant.attempt, self._grant.case, self._control)
-        return await seal(evidence, self._grant, self._encoder, self._clock)
+        sealed = await seal(evidence, self._grant, self._encoder, self._clock)
+        self._failpoint("during_seal")
+        return sealed
 
     def cancel(self, reason: str) -> None:
         self._control.cancel(reason)
@@ -64,6 +75,11 @@ async def _encode(evidence: AttemptEvidence, encoder: EvidenceEncoder, clock: Cl
     except StoreError as error:
         message = f"the artifact store took no evidence: {error}"
         raise AttemptFailure(FailureKind.INFRASTRUCTURE, "ARTIFACT_STORE_AWAY", message) from error
+
+
+def begun_file(result: Path) -> Path:
+    """What a process of its own leaves beside its result once the attempt begins: from then on it is to blame."""
+    return result.with_suffix(".begun")
 
 
 class IsolatedAttempt:
@@ -104,6 +120,11 @@ class IsolatedAttempt:
                 return self._failed(FailureKind.CANCELLED, "CANCELLED", self._cancelled)
             except (OSError, InfrastructureError) as error:
                 return self._failed(FailureKind.INFRASTRUCTURE, "ISOLATION_FAILED", str(error))
+            if not begun_file(result).exists():
+                tail = ended.stderr[-500:].decode("utf-8", "replace")
+                return self._failed(
+                    FailureKind.INFRASTRUCTURE, "ISOLATION_FAILED", f"its process did not begin: {tail}"
+                )
             if result.exists():
                 return msgspec.msgpack.decode(result.read_bytes(), type=SealedAttempt)
         if ended.timed_out:

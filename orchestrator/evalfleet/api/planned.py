@@ -99,12 +99,7 @@ def new_run(plan: Plan, request: Request, run: str, kind: RunKind, history: Hist
         project=str(plan.project),
         digest=plan.digest,
         experiment=plan.experiment.snapshot(),
-        lock={
-            **plan.lock,
-            "request": request.as_json(),
-            "definition": dict(plan.digests),
-            "parts": parts_to_record(plan),
-        },
+        lock=_lock(plan, request),
         arms={arm.name: _arm(arm.settings.model, arm.plan.settings.adapter, arm.agent.missing) for arm in plan.arms},
         cases=_decided(plan.actions(history)),
         kind=kind,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.building import build_coordinator, build_worker, build_workshop
 from evalfleet.api.inline import Claiming, Observer
+from evalfleet.processes import limit_memory, worker_memory
 from evalfleet.scheduling.coordinator import Coordinator, RunEnd
 from evalfleet.scheduling.ray_actors import Claim
 from evalfleet.scheduling.ray_cluster import Cluster, ray_cluster
@@ -30,7 +31,9 @@ class RayBlueprint:
     def worker(
         self, run_key: int, name: str, lanes: int, exchange: Exchange
     ) -> tuple[Worker, Callable[[], Awaitable[object]]]:
-        blueprint = replace(self.run, run_key=run_key)
+        memory = worker_memory()
+        blueprint = replace(self.run, run_key=run_key, memory=memory // 2)
+        limit_memory(memory)
         workshop = build_workshop(blueprint)
         return build_worker(blueprint, workshop, name, lanes, exchange), workshop.close
 

@@ -84,8 +84,8 @@ def _lease(state: RunState, case: OpenCase, worker: WorkerView, now: float) -> N
 def hand_over(case: OpenCase, worker: WorkerView) -> None:
     """Put the grant of a leased case into its worker's next reply."""
     assert case.pending is not None and case.lease is not None
-    case.phase = Phase.LEASED
-    worker.grants.append(Grant(case.lease.attempt, case.pending.case, isolated=case.crashes > 0))
+    case.phase, case.lease.isolated = Phase.LEASED, case.crashes > 0
+    worker.grants.append(Grant(case.lease.attempt, case.pending.case, isolated=case.lease.isolated))
 
 
 def announced(state: RunState, intent: Intent, now: float) -> None:

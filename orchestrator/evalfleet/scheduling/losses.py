@@ -33,6 +33,9 @@ def worker_gone(state: RunState, event: WorkerGone, now: float) -> None:
         worker.reachable = False
         return
     kind, code, blamed = _LOSSES[Departure.KILLED if worker.killed else event.how]
+    if event.how is Departure.OUT_OF_MEMORY:
+        # Ray kills the youngest process, not the fattest: only its own last word shows that it was this one.
+        blamed = worker.rss >= state.policy.memory_suspicion
     for lease in list(worker.leases.values()):
         lose(state, lease, kind, code, blamed=blamed)
     # The view stays, so that a late message of the dead worker is known for what it is.
@@ -43,6 +46,7 @@ def lose(state: RunState, lease: Lease, kind: FailureKind, code: str, *, blamed:
     """End a lease without a seal: it becomes an interrupted attempt, its case is requeued or decided."""
     case = state.cases[lease.ordinal]
     announcing = case.phase is Phase.ANNOUNCING
+    blamed = blamed and not lease.isolated
     grants.release(state, case)
     if announcing:
         # The grant never left, so nothing ran and nothing is to be recorded.

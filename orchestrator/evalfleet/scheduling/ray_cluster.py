@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import ray
 
@@ -40,9 +43,36 @@ def ray_cluster(address: str | None, temporary: Path | None = None) -> Generator
         what = "Ray could not be started here" if address is None else f"there is no Ray to join at {address}"
         raise InfrastructureError(f"{what}: {str(error).strip().splitlines()[0] if str(error) else error!r}") from error
     try:
-        yield Cluster(int(ray.cluster_resources().get("CPU", 1)), own=address is None)
+        with redirect_stdout(_Quiet(sys.stdout)):
+            yield Cluster(int(ray.cluster_resources().get("CPU", 1)), own=address is None)
     finally:
         ray.shutdown()
+
+
+class _Quiet(io.TextIOBase):
+    """Standard output without Ray's remarks about dead workers: they would stand amid a program's JSON, and the
+    run reports each death in its own words."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._dropped = False
+
+    def write(self, text: str, /) -> int:
+        # `print` writes a remark and its line end apart.
+        remark = "(raylet)" in text[:40]
+        if not remark and not (self._dropped and text == "\n"):
+            self._stream.write(text)
+        self._dropped = remark
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
 
 
 def _start(temporary: Path | None) -> None:

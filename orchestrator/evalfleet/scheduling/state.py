@@ -36,7 +36,8 @@ class RunPolicy:
     `lease_ttl` and `lease_grace`: a silent worker's leases end after their sum. `kill_grace`: a worker that holds
     an attempt that long past its deadline is killed, as is one that holds leases and has not asked again for
     `stall_limit` after its poll was answered. `crash_limit` blamed deaths settle a case as errored,
-    `loss_limit` bounds unblamed ones. `buffer_limit` pauses grants while that much waits to be committed.
+    `loss_limit` bounds unblamed ones. `memory_suspicion` is the size in bytes from which a worker that ran out of
+    memory counts as the cause. `buffer_limit` pauses grants while that much waits to be committed.
     """
 
     concurrency: int
@@ -58,6 +59,7 @@ class RunPolicy:
     backoff_cap: float = 60.0
     crash_limit: int = 2
     loss_limit: int = 10
+    memory_suspicion: int = 4 << 30
     page_size: int = 2000
     batch_size: int = 4000
     buffer_limit: int = 64 << 20
@@ -90,7 +92,8 @@ class Phase(StrEnum):
 class Lease:
     """One worker's right to one case. `seq` is the request it answered; no older list may free it.
 
-    `granted_at` is on the coordinator's monotonic clock, `wall` in seconds since the epoch.
+    `granted_at` is on the coordinator's monotonic clock, `wall` in seconds since the epoch. An `isolated` attempt
+    runs in a process of its own, so it can't be what killed its worker.
     """
 
     attempt: int
@@ -100,6 +103,7 @@ class Lease:
     granted_at: float
     wall: float
     announced: bool = False
+    isolated: bool = False
 
 
 @dataclass(slots=True)

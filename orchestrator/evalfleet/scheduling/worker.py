@@ -9,6 +9,7 @@ from typing import Protocol
 
 from evalfleet.model.record import SealedAttempt
 from evalfleet.ports import Clock
+from evalfleet.processes import resident_memory
 from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, Grant, WorkerCommand
 from evalfleet.scheduling.worker_state import Contact, WorkerState
 
@@ -108,7 +109,7 @@ class Worker:
         self._news.clear()
         self._flush_at = None
         carried = len(self._state.sealed)
-        request = self._state.request(self._clock.monotonic())
+        request = self._state.request(self._clock.monotonic(), resident_memory())
         call = asyncio.ensure_future(self._exchange(request))
         call.add_done_callback(lambda _: self._news.set())
         ends_at = self._clock.monotonic() + self._times.hold + 10.0
