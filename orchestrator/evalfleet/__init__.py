@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         similarity,
     )
     from evalfleet.assertions.schema_match import matches
-    from evalfleet.assertions.tools import event_match, tool_match
+    from evalfleet.assertions.tools import event_match, subagent_match, tool_match
     from evalfleet.errors import DefinitionError, EvalfleetError, FailureKind, SendFailure
     from evalfleet.execution.context import ScoreT, SyncT, T
     from evalfleet.model.agent import agent, sandbox_agent
@@ -94,6 +94,7 @@ _HOMES = {
     "similarity": "evalfleet.assertions.matchers",
     "matches": "evalfleet.assertions.schema_match",
     "event_match": "evalfleet.assertions.tools",
+    "subagent_match": "evalfleet.assertions.tools",
     "tool_match": "evalfleet.assertions.tools",
     "DefinitionError": "evalfleet.errors",
     "EvalfleetError": "evalfleet.errors",
@@ -206,6 +207,7 @@ __all__ = [
     "sandbox_agent",
     "satisfies",
     "similarity",
+    "subagent_match",
     "tool",
     "tool_match",
     "unavailable",

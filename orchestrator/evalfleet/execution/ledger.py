@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from evalfleet.assertions.criteria import Check, Criterion, check_value, evaluate
 from evalfleet.assertions.evidence import scope_of
-from evalfleet.assertions.match import EVALUATOR_ERROR
+from evalfleet.assertions.match import EVALUATOR_ERROR, on_broken
 from evalfleet.errors import AttemptFailure
 from evalfleet.execution.input_requests import RequestFilter
 from evalfleet.execution.plain_assert import PlainAssert
@@ -113,7 +114,8 @@ class Ledger:
         """The one of `pending` that is wanted, on the record as a gate; ends the body when there is not exactly one."""
         name = "require_input_request"
         self.state.check_open(f"{name}()")
-        found = [request for request in pending if wanted.fits(request)]
+        with self._telling():
+            found = [request for request in pending if wanted.fits(request)]
         entry = Entry(name, None, None, GROUPS.get(), caller(2), wanted.describe(), gate=True)
         entry.outcome = wanted.outcome(found, pending, last)
         self.entries.append(entry)
@@ -136,11 +138,21 @@ class Ledger:
             await self._settle(last)
 
     async def _settle(self, last: Entry | None) -> None:
-        while self._settled < len(self.entries) and (last is None or last.outcome is None):
-            entry = self.entries[self._settled]
-            if entry.outcome is None:
-                entry.outcome = await self._evaluate(entry)
-            self._settled += 1
+        with self._telling():
+            while self._settled < len(self.entries) and (last is None or last.outcome is None):
+                entry = self.entries[self._settled]
+                if entry.outcome is None:
+                    entry.outcome = await self._evaluate(entry)
+                self._settled += 1
+
+    @contextmanager
+    def _telling(self) -> Generator[None]:
+        """Keep the tracebacks of matchers that break while the block runs."""
+        token = on_broken.set(self.state.note_error)
+        try:
+            yield
+        finally:
+            on_broken.reset(token)
 
     def rows(self) -> tuple[AssertionRow, ...]:
         """The settled assertions as they are recorded. What was never evaluated is unavailable."""

@@ -13,6 +13,7 @@ from evalfleet.execution.job import AttemptJob
 from evalfleet.execution.signals import AttemptEnded
 from evalfleet.execution.state import AttemptState
 from evalfleet.model.definition import SandboxSpec
+from evalfleet.ports import Unenforced
 
 #: Never copied into a sandbox: the eval itself and its prompt.
 _HIDDEN_NAMES = frozenset({"eval.py", "PROMPT.md", "__pycache__"})
@@ -30,6 +31,9 @@ async def open_sandbox(state: AttemptState) -> None:
             await sandbox.close()
             raise AttemptEnded
         state.sandbox = sandbox
+        if isinstance(sandbox, Unenforced):
+            for notice in sandbox.notices:
+                state.note(f"sandbox: {notice}")
         if job.definition.fixture is not None and spec.files is None:
             visible = await asyncio.to_thread(lambda: list(_visible(job, job.definition.fixture or job.folder)))
             for path, target in visible:

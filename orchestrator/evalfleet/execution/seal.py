@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from evalfleet.errors import AttemptFailure, FailureKind
@@ -71,7 +72,7 @@ def _summary(
         earned=None if judgement.score is None else judgement.score.earned,
         skip_reason=state.skip_reason,
         usage=usage,
-        estimated_usd=state.estimate(usage),
+        estimated_usd=_estimated(state, turns),
         started_at=control.started_at or 0.0,
         duration=duration,
         turns=len(turns),
@@ -82,6 +83,13 @@ def _summary(
         acceptance_unknown=outcome is not Outcome.COMPLETED and state.may_have_written,
         extra=extra,
     )
+
+
+def _estimated(state: AttemptState, turns: tuple[TurnRecord, ...]) -> float | None:
+    """What the turns cost by the price list; None when that of one is not known, since the sum is not either."""
+    costs = [state.estimate(turn.usage) for turn in turns]
+    known = [cost for cost in costs if cost is not None]
+    return math.fsum(known) if known and len(known) == len(costs) else None
 
 
 def _judged(state: AttemptState, rows: tuple[AssertionRow, ...]) -> tuple[Outcome, Judgement, dict[str, Any]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from evalfleet.errors import AttemptFailure, FailureKind
+from evalfleet.grading.explain import explain, title
 from evalfleet.model.assertion import AssertionPolicy, AssertionResult, AssertionRow, Result
 from evalfleet.model.verdict import Judgement, Score, ScoreState, Style, Verdict
 
@@ -99,7 +100,7 @@ def fold(
         return Judgement(verdict=Verdict.ERRORED, score=score, kind=blame.kind, code=blame.code, message=blame.message)
     failed = next((row for row, judgement in judged if judgement.gate and judgement.holds is False), None)
     if failed is not None:
-        return Judgement(verdict=Verdict.FAILED, score=score, message=_title(failed))
+        return Judgement(verdict=Verdict.FAILED, score=score, message=explain(failed))
     if skip_reason is not None:
         return Judgement(verdict=Verdict.SKIPPED, score=score, message=skip_reason)
     return Judgement(verdict=Verdict.PASSED, score=score)
@@ -130,19 +131,19 @@ def _authoring_fault(style: Style, row: AssertionRow) -> _Blame | None:
     """What the author configured and no eval of this style may have."""
     policy = row.policy
     if style is Style.PASS and policy.points is not None:
-        message = f"{_title(row)}: .score() belongs to a score eval"
+        message = f"{title(row)}: .score() belongs to a score eval"
         return _Blame(FailureKind.AUTHORING, PASS_SCORE_REFUSED, message)
     if policy.points is not None and not _is_weight(policy.points):
-        message = f"{_title(row)}: .score() needs a finite number of at least 0"
+        message = f"{title(row)}: .score() needs a finite number of at least 0"
         return _Blame(FailureKind.AUTHORING, SCORE_OUT_OF_RANGE, message)
     if row.outcome.measurement is None:
         return None
     if policy.gate is True and policy.gate_min is None:
-        message = f"{_title(row)}: a measurement gates with .gate(minimum)"
+        message = f"{title(row)}: a measurement gates with .gate(minimum)"
         return _Blame(FailureKind.AUTHORING, GATE_MINIMUM_MISSING, message)
     told = policy.optional or policy.gate_min is not None or policy.at_least is not None
     if style is Style.PASS and not told:
-        message = f"{_title(row)}: a measurement needs .gate(minimum), .at_least(minimum) or .optional()"
+        message = f"{title(row)}: a measurement needs .gate(minimum), .at_least(minimum) or .optional()"
         return _Blame(FailureKind.AUTHORING, PASS_MEASUREMENT_THRESHOLD_MISSING, message)
     return None
 
@@ -159,9 +160,9 @@ def _row_fault(style: Style, row: AssertionRow, judgement: RowJudgement) -> _Bla
         return None
     if result is Result.ERRORED:
         reason = row.outcome.reason or "evaluator-error:measurement-out-of-range"
-        return _Blame(_blamed(reason, FailureKind.GRADER), ASSERTION_ERRORED, f"{_title(row)}: {reason}")
+        return _Blame(_blamed(reason, FailureKind.GRADER), ASSERTION_ERRORED, f"{title(row)}: {reason}")
     reason = row.outcome.reason or "coverage:unknown"
-    return _Blame(_blamed(reason, FailureKind.ADAPTER), ASSERTION_UNAVAILABLE, f"{_title(row)}: {reason}")
+    return _Blame(_blamed(reason, FailureKind.ADAPTER), ASSERTION_UNAVAILABLE, f"{title(row)}: {reason}")
 
 
 def _blamed(reason: str, otherwise: FailureKind) -> FailureKind:
@@ -197,7 +198,3 @@ def _is_weight(points: Any) -> bool:
     """Whether points are a finite number of at least 0 that a float can hold."""
     is_number = isinstance(points, (int, float)) and not isinstance(points, bool)
     return is_number and 0 <= points <= sys.float_info.max
-
-
-def _title(row: AssertionRow) -> str:
-    return f"{row.name} ({row.label})" if row.label else row.name

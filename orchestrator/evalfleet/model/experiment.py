@@ -40,6 +40,7 @@ Name = Annotated[str, AfterValidator(_name)]
 Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Amount = Annotated[float, Field(ge=0)]
 
 
 class Strict(BaseModel):
@@ -187,6 +188,15 @@ class Accept(Strict):
     allow_skips: bool = False
 
 
+class Price(Strict):
+    """What a model costs, in US dollars per million tokens. A cached token without a price costs as an input token."""
+
+    input: Amount
+    output: Amount
+    cache_read: Amount | None = None
+    cache_write: Amount | None = None
+
+
 class Experiment(Strict):
     """A checked-in `experiment.yaml`, validated."""
 
@@ -201,6 +211,7 @@ class Experiment(Strict):
     sandbox: SandboxLayer | None = None
     limits: Limits = Limits()
     budget: Budget = Budget()
+    prices: Mapping[Text, Price] = {}
     retry: Retry = Retry()
     writes: Writes = Writes()
     accept: Accept = Accept()

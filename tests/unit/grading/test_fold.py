@@ -259,12 +259,13 @@ def test_the_message_names_the_deciding_assertion() -> None:
         index=0,
         name="called_tool",
         scope="t",
-        criterion=None,
+        criterion={"criterion": "called_tool", "tool": {"name": "weather"}},
         policy=AssertionPolicy(),
         outcome=outcome("F"),
         label="asks the weather",
     )
-    assert fold(PASS, None, [row("T"), named, row("F")]).message == "called_tool (asks the weather)"
+    said = 'called_tool (asks the weather): expected {"name": "weather"}, got nothing'
+    assert fold(PASS, None, [row("T"), named, row("F")]).message == said
     assert fold(PASS, None, [row("U")]).message == f"check: {COVERAGE}"
     assert fold(PASS, None, [row("T")], "no network here").message == "no network here"
 
