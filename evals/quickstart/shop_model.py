@@ -1,7 +1,7 @@
 """Rules that stand where a language model would be: they read the transcript and say what to do next.
 
 A careful model asks for the discount and admits what it does not know. A hasty one forgets the discount every other
-time, and makes up what it could not find.
+time, and makes up what it could not find. Both share a bug, which the evals find.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-ITEM = re.compile(r"(\w+) (honey|kettle|mug|spoon|teapot|tea)s?\b")
+ITEM = re.compile(r"(\w+) (dozen )?(honey|kettle|mug|spoon|teapot|tea)s?\b")
 ORDER = re.compile(r"order (\d+)")
-NUMBERS = {"a": 1, "two": 2, "three": 3, "four": 4, "five": 5, "dozen": 12}
+NUMBERS = {"a": 1, "two": 2, "three": 3, "four": 4, "five": 5}
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,11 @@ class ShopModel:
             return f"Order {number} is {found.output['status']} and arrives on {found.output['arrives']}."
         return f"I can't find order {number}." if self._careful else f"Order {number} is packed and arrives soon."
 
-    def _add_up(self, items: list[tuple[str, str]], results: list[ToolResult]) -> ToolCall | str:
-        # A bug to find: of "two dozen mugs" this reads only "dozen mugs".
-        quantities = [NUMBERS[word] if word in NUMBERS else int(word) for word, _ in items]
+    def _add_up(self, items: list[tuple[str, str, str]], results: list[ToolResult]) -> ToolCall | str:
+        quantities = [_pieces(number, dozen) for number, dozen, _ in items]
         known = [result.output for result in results]
         if len(known) < len(items):
-            return ToolCall("price_of", {"item": items[len(known)][1]})
+            return ToolCall("price_of", {"item": items[len(known)][2]})
         if self._asks_for_discount and len(known) == len(items):
             return ToolCall("discount_for", {"pieces": sum(quantities)})
         cents = sum(quantity * price for quantity, price in zip(quantities, known, strict=False))
@@ -76,3 +75,10 @@ class ShopModel:
             if isinstance(entry, ToolResult) and entry.call.name == "find_order" and not entry.failed:
                 return f"It holds {', '.join(entry.output['items'])}."
         return "What can I do for you?"
+
+
+def _pieces(number: str, dozen: str) -> int:
+    """How many "12", "two" or "a dozen" are."""
+    if dozen:
+        return 12
+    return NUMBERS.get(number) or int(number)
