@@ -19,6 +19,10 @@ from evalfleet.scheduling.ray_run import Fleet, RayRun
 from evalfleet.scheduling.worker import Exchange, Worker
 
 
+#: Bytes that an attempt in a process of its own may allocate.
+ALONE = 2 << 30
+
+
 @dataclass(frozen=True, slots=True)
 class RayBlueprint:
     """A run's blueprint as Ray's actors use it; carries its own way to build."""
@@ -32,7 +36,7 @@ class RayBlueprint:
         self, run_key: int, name: str, lanes: int, exchange: Exchange
     ) -> tuple[Worker, Callable[[], Awaitable[object]]]:
         memory = worker_memory()
-        blueprint = replace(self.run, run_key=run_key, memory=memory // 2)
+        blueprint = replace(self.run, run_key=run_key, memory=min(memory, ALONE))
         limit_memory(memory)
         workshop = build_workshop(blueprint)
         return build_worker(blueprint, workshop, name, lanes, exchange), workshop.close
