@@ -31,6 +31,7 @@ HOMES = {
     "httpx_sse": ("adapters/evalfleet_adapters/*",),
     "kubernetes": ("sandboxes/evalfleet_sandboxes/*",),
     "mcp": (f"{ENGINE}/taskpacks/mcp_server.py", "adapters/evalfleet_adapters/mcp.py"),
+    "genai_prices": (f"{ENGINE}/grading/prices.py",),
     "scipy": (),
     "numpy": (),
     "subprocess": (f"{ENGINE}/process*.py",),
@@ -54,6 +55,7 @@ PURE = (
     f"{ENGINE}/model/*",
     f"{ENGINE}/assertions/*",
     f"{ENGINE}/grading/fold.py",
+    f"{ENGINE}/grading/explain.py",
     f"{ENGINE}/reports/*",
     *(
         f"{ENGINE}/planning/{name}.py"

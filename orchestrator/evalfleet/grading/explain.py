@@ -32,7 +32,7 @@ def _facts(row: AssertionRow) -> Iterator[str]:
         least = policy.at_least if policy.gate_min is None else policy.gate_min
         yield f"measured {outcome.measurement:.4g}" + ("" if least is None else f", needs {least:g}")
         return
-    criterion = cast("dict[str, Any]", row.criterion) if isinstance(row.criterion, dict) else {}
+    criterion = _fields(row.criterion)
     wanted = next((criterion[name] for name in _WANTED if name in criterion), outcome.expected)
     matcher = criterion.get("match")
     if wanted is not MISSING:
@@ -41,6 +41,10 @@ def _facts(row: AssertionRow) -> Iterator[str]:
         yield f"got {_quoted(outcome.actual)}"
     if outcome.reason:
         yield _cut(outcome.reason)
+
+
+def _fields(criterion: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", criterion) if isinstance(criterion, dict) else {}
 
 
 def _quoted(value: Any) -> str:
