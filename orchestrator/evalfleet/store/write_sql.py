@@ -246,14 +246,18 @@ WITH blocks AS (
 )
 SELECT c.ordinal, c.arm, c.eval_id, c.definition, c.style::text, c.repetition, c.content, c.fingerprint, c.row,
        c.variants, c.tags, c.external, n.attempts, n.crashes, n.lost, n.last_attempt
-FROM blocks b
-CROSS JOIN LATERAL (
-    SELECT c.* FROM cases c
-    WHERE c.run_key = %(run_key)s AND c.ordinal > %(after)s
-      AND c.ordinal >= b.block << {BLOCK_BITS} AND c.ordinal < (b.block + 1) << {BLOCK_BITS}
-      AND (SELECT s.ordinal FROM settlements s
-           WHERE s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL) IS NULL
-    OFFSET 0  -- keeps the planner from turning the join around, which would read every case
+FROM (
+    SELECT c.*
+    FROM blocks b
+    CROSS JOIN LATERAL (
+        SELECT c.* FROM cases c
+        WHERE c.run_key = %(run_key)s AND c.ordinal > %(after)s
+          AND c.ordinal >= b.block << {BLOCK_BITS} AND c.ordinal < (b.block + 1) << {BLOCK_BITS}
+          AND (SELECT s.ordinal FROM settlements s
+               WHERE s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL) IS NULL
+        OFFSET 0  -- keeps the planner from turning the join around, which would read every case
+    ) c
+    ORDER BY c.ordinal LIMIT %(limit)s
 ) c
 LEFT JOIN LATERAL (
     SELECT count(*) FILTER (WHERE a.outcome = 'errored') AS attempts,
@@ -266,7 +270,7 @@ LEFT JOIN LATERAL (
     ) a
     WHERE a.commit_seq > (SELECT commit_seq FROM reopened)
 ) n ON true
-ORDER BY c.ordinal LIMIT %(limit)s
+ORDER BY c.ordinal
 """)
 
 BEAT = _sql("""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,8 @@ from evalfleet.model.record import (
 )
 from evalfleet.model.verdict import Outcome, Settlement, Verdict
 from evalfleet.ports import Holder
+from evalfleet.store import write_sql
+from evalfleet.store.connection import connect
 from evalfleet.store.creation import create_run
 from evalfleet.store.rows import encode_attempt
 from evalfleet.store.writer import PostgresRecorder
@@ -319,3 +322,39 @@ async def test_a_superseded_row_keeps_what_it_found(database: str) -> None:
     stored = await one(database, "SELECT outcome::text, verdict::text, kind::text FROM attempts WHERE attempt = 102")
     assert stored == (Outcome.SUPERSEDED, Verdict.ERRORED, FailureKind.PROVIDER)
     await recorder.close()
+
+
+# --- plans ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("statement", "given"),
+    [
+        (write_sql.write_attempts(frozenset({"assertions"})), {"commit_seq": 1}),
+        (write_sql.PAGE, {"after": -1, "limit": 100}),
+    ],
+    ids=["write", "page"],
+)
+async def test_without_statistics_every_case_is_still_found_by_its_ordinal(
+    database: str, statement: bytes, given: dict[str, int]
+) -> None:
+    """Tables that were empty a minute ago have no statistics; a plan over a whole run would make it quadratic."""
+    async with await connect(database, autocommit=True) as connection:
+        await connection.execute(write_sql.SESSION, prepare=False)
+        await connection.execute(write_sql.STAGING, prepare=False)
+        cursor = await connection.execute(b"EXPLAIN (FORMAT JSON) " + statement, {"run_key": 1, **given})
+        row = await cursor.fetchone()
+    assert row is not None
+    scans = [
+        node for node in walk(row[0][0]["Plan"]) if node.get("Relation Name") in ("cases", "attempts", "settlements")
+    ]
+    scans = [node for node in scans if "Scan" in node["Node Type"]]
+    assert len(scans) >= 3
+    for node in scans:
+        assert "ordinal" in node.get("Index Cond", ""), node
+
+
+def walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("Plans", ()):
+        yield from walk(child)
