@@ -162,7 +162,7 @@ def cases(reopened: bool) -> bytes:
            a.duration, a.reply, c.tags, c.variants, s.from_run, s.from_attempt, a.estimated_usd, {USAGE}
     FROM cases c
     JOIN arms r ON r.run_key = c.run_key AND r.arm = c.arm
-    {_HEADLINE if reopened else _STANDING}
+    {_HEADLINE if reopened else f"{_STANDING} AND s.ordinal > %(after)s"}
     LEFT JOIN attempts a ON a.run_key = c.run_key AND a.attempt = s.attempt
     WHERE c.run_key = %(run_key)s AND c.ordinal > %(after)s
       AND (%(arm)s::text IS NULL OR r.name = %(arm)s)
