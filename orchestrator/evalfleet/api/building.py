@@ -32,6 +32,39 @@ from evalfleet.store.failpoints import Failpoints
 from evalfleet.store.rows import EvidenceEncoder
 from evalfleet.store.writer import PostgresRecorder
 
+#: Leaked threads and tasks of author code after which a worker is replaced.
+LEAK_LIMIT = 4
+#: The worker in the caller's own process, which nobody can replace.
+INLINE = "inline"
+
+
+class Sandboxes:
+    """One provider a backend, made when the first arm asks for it."""
+
+    def __init__(self, state: Path, spawner: SystemSpawner, folder: Path) -> None:
+        self._state = state
+        self._spawner = spawner
+        self._folder = folder
+        self._made: dict[str, SandboxProvider] = {}
+
+    def of(
+        self, arm: ArmPlan, adapter: Adapter
+    ) -> Callable[[EvalDefinition], tuple[SandboxProvider, SandboxSpec] | None]:
+        def plan(definition: EvalDefinition) -> tuple[SandboxProvider, SandboxSpec] | None:
+            spec = resolve_sandbox(arm, definition, sandboxed=adapter.sandboxed, folder=self._folder)
+            return None if spec is None else (self._provider(spec.backend or "local"), spec)
+
+        return plan
+
+    def _provider(self, backend: str) -> SandboxProvider:
+        if backend not in self._made:
+            self._made[backend] = sandbox_factories()[backend].build(self._state / backend, self._spawner)
+        return self._made[backend]
+
+    async def close(self) -> None:
+        for provider in self._made.values():
+            await provider.close()
+
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
@@ -40,15 +73,15 @@ class Workshop:
     executor: Executor
     encoder: EvidenceEncoder
     clock: Clock
+    threads: AuthorThreads
     spawner: SystemSpawner
-    providers: tuple[SandboxProvider, ...]
+    sandboxes: Sandboxes
     failpoint: Failpoints
 
     async def close(self) -> tuple[str, ...]:
         """Close adapters, sandboxes and processes; what went wrong, as texts."""
         problems = await self.executor.close()
-        for provider in self.providers:
-            await provider.close()
+        await self.sandboxes.close()
         await self.spawner.close()
         return problems
 
@@ -63,7 +96,7 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
     factories = adapter_factories()
     loaded = restore_experiment(blueprint.snapshot, Path(blueprint.experiment_file), factories)
     clock, spawner = SystemClock(), SystemSpawner()
-    sandboxes = _Sandboxes(Path(blueprint.state_dir) / "sandboxes", spawner, loaded.path.parent)
+    sandboxes = Sandboxes(Path(blueprint.state_dir) / "sandboxes", spawner, loaded.path.parent)
     arms: dict[str, BuiltArm] = {}
     for arm in loaded.arms:
         if arm.name in blueprint.arms:
@@ -75,7 +108,7 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
     services = AttemptServices(clock=clock, secrets=EnvironmentSecrets(), threads=AuthorThreads(), price=prices)
     executor = Executor(_executor_settings(blueprint, loaded, arms), services)
     encoder = EvidenceEncoder(blueprint.run_key, FileArtifacts(blueprint.artifacts), blueprint.run)
-    return Workshop(executor, encoder, clock, spawner, sandboxes.providers, Failpoints(blueprint.failpoint))
+    return Workshop(executor, encoder, clock, services.threads, spawner, sandboxes, Failpoints(blueprint.failpoint))
 
 
 def _executor_settings(
@@ -93,49 +126,28 @@ def _executor_settings(
         arms=arms,
         definitions=definition,
         decode=decode_row,
-        attempt_timeout=None if blueprint.debugging else limits.attempt_timeout,
-        turn_timeout=None if blueprint.debugging else limits.turn_timeout,
+        attempt_timeout=limits.attempt_timeout,
+        turn_timeout=limits.turn_timeout,
+        deadlines=not blueprint.debugging,
     )
 
 
-class _Sandboxes:
-    """One provider a backend, made when the first arm asks for it."""
-
-    def __init__(self, state: Path, spawner: SystemSpawner, folder: Path) -> None:
-        self._state = state
-        self._spawner = spawner
-        self._folder = folder
-        self._made: dict[str, SandboxProvider] = {}
-
-    @property
-    def providers(self) -> tuple[SandboxProvider, ...]:
-        return tuple(self._made.values())
-
-    def of(
-        self, arm: ArmPlan, adapter: Adapter
-    ) -> Callable[[EvalDefinition], tuple[SandboxProvider, SandboxSpec] | None]:
-        def plan(definition: EvalDefinition) -> tuple[SandboxProvider, SandboxSpec] | None:
-            spec = resolve_sandbox(arm, definition, sandboxed=adapter.sandboxed, folder=self._folder)
-            return None if spec is None else (self._provider(spec.backend or "local"), spec)
-
-        return plan
-
-    def _provider(self, backend: str) -> SandboxProvider:
-        if backend not in self._made:
-            self._made[backend] = sandbox_factories()[backend].build(self._state / backend, self._spawner)
-        return self._made[backend]
-
-
 def build_worker(blueprint: RunBlueprint, workshop: Workshop, name: str, lanes: int, exchange: Exchange) -> Worker:
-    """A worker of the run; grants of suspected cases, or all with `isolation: process`, get their own process."""
+    """A worker of the run; grants of suspected cases, or all with `isolation: process`, get their own process.
+
+    A worker that author code has cost too many threads drains, so that its owner can replace it.
+    """
     alone = blueprint.experiment.isolation == "process"
 
     def begin(grant: Grant) -> Attempt:
+        if workshop.threads.leaked >= LEAK_LIMIT and name != INLINE:
+            worker.drain()
         if grant.isolated or alone:
             return IsolatedAttempt(grant, blueprint, workshop.encoder, workshop.spawner, workshop.clock)
-        return LaneAttempt(grant, workshop.executor, workshop.encoder, workshop.clock, workshop.failpoint)
+        return LaneAttempt(grant, workshop.executor, workshop.encoder, workshop.clock)
 
-    return Worker(name, lanes, exchange, begin, workshop.clock, WorkerTimes())
+    worker = Worker(name, lanes, exchange, begin, workshop.clock, WorkerTimes())
+    return worker
 
 
 def build_coordinator(blueprint: RunBlueprint, kill: Callable[[str, str], None]) -> Coordinator:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from evalfleet.api.blueprint import RunBlueprint
-from evalfleet.api.building import build_coordinator, build_worker, build_workshop
+from evalfleet.api.building import INLINE, build_coordinator, build_worker, build_workshop
 from evalfleet.model.report import RunProgress
 from evalfleet.model.verdict import RunStatus
 from evalfleet.ports import Holder
@@ -19,7 +19,6 @@ Observer = Callable[[RunProgress], None]
 
 #: Seconds for which attempts in flight may end by themselves after the first Ctrl-C.
 DRAIN = 3.0
-WORKER = "inline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,7 @@ async def run_inline(
         workshop = build_workshop(replace(blueprint, run_key=run_key))
         try:
             count = lanes or blueprint.experiment.limits.concurrency
-            worker = build_worker(blueprint, workshop, WORKER, count, coordinator.exchange)
+            worker = build_worker(blueprint, workshop, INLINE, count, coordinator.exchange)
             working = asyncio.create_task(worker.run(), name="evalfleet-worker")
             try:
                 return await until_end(coordinator, observer)

@@ -18,7 +18,6 @@ from evalfleet.scheduling.ray_cluster import Cluster, ray_cluster
 from evalfleet.scheduling.ray_run import Fleet, RayRun
 from evalfleet.scheduling.worker import Exchange, Worker
 
-
 #: Bytes that an attempt in a process of its own may allocate.
 ALONE = 2 << 30
 

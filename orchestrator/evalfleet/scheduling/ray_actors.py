@@ -27,7 +27,7 @@ from evalfleet.scheduling.coordinator import Coordinator, RunEnd
 from evalfleet.scheduling.events import Departure
 from evalfleet.scheduling.messages import ExchangeReply, ExchangeRequest
 from evalfleet.scheduling.state import Adoption
-from evalfleet.scheduling.worker import Worker
+from evalfleet.scheduling.worker import Worker, WorkerEnd
 
 Actor: TypeAlias = Any
 #: Seconds that a worker may take to hand over what it holds after it was told to stop.
@@ -191,8 +191,8 @@ class WorkerActor:
         self._worker: Worker | None = None
         self._over = asyncio.Event()
 
-    async def run(self, run_key: int) -> Refused | None:
-        """Work until the run is over."""
+    async def run(self, run_key: int) -> Refused | WorkerEnd:
+        """Work until the run is over or the worker was drained."""
         try:
             worker, close = self._blueprint.worker(run_key, self._name, self._lanes, self._exchange)
         except EvalfleetError as error:
@@ -200,12 +200,11 @@ class WorkerActor:
         self._worker = worker
         try:
             await self._introduce()
-            await worker.run()
+            return await worker.run()
         finally:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(close(), FAREWELL)
             self._over.set()
-        return None
 
     async def watch(self) -> None:
         """Return when the worker ended in good order; fail when its process died."""

@@ -20,6 +20,7 @@ from evalfleet.model.report import RunProgress
 from evalfleet.model.verdict import RunStatus
 from evalfleet.scheduling.coordinator import BEAT, RunEnd
 from evalfleet.scheduling.ray_actors import Actor, Blueprint, Claim, CoordinatorActor, Refused, WorkerActor
+from evalfleet.scheduling.worker import WorkerEnd
 
 #: Seconds of silence after which the coordinator's process is killed, so that Ray restarts it.
 SILENCE = 15.0
@@ -46,7 +47,7 @@ class RayRun:
         self._coordinator: Actor = CoordinatorActor.remote(blueprint, claim)  # pyright: ignore
         self._names = itertools.count(1)
         self._workers: dict[str, Actor] = {}
-        self._running: dict[asyncio.Future[Refused | None], str] = {}
+        self._running: dict[asyncio.Future[Refused | WorkerEnd], str] = {}
         self._run_key = 0
         self._failures = 0
         self._heard_at = 0.0
@@ -132,13 +133,14 @@ class RayRun:
         for running in [future for future in self._running if future.done()]:
             del self._workers[self._running.pop(running)]
             error = running.exception()
-            if error is None and (refused := running.result()) is not None:
+            if error is not None and not isinstance(error, RayError):
+                raise error
+            end = None if error is not None else running.result()
+            if isinstance(end, Refused):
                 self._failures += 1
                 if self._failures >= _GIVE_UP:
-                    raise refused.exception()
-            elif error is not None and not isinstance(error, RayError):
-                raise error
-            elif error is None:
+                    raise end.exception()
+            elif end is WorkerEnd.STOPPED or end is WorkerEnd.ABANDONED:
                 continue
             self._hire()
 

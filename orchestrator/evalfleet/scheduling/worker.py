@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from evalfleet.model.record import SealedAttempt
@@ -17,6 +18,14 @@ from evalfleet.scheduling.worker_state import Contact, WorkerState
 _SMOOTHING = 32
 
 Exchange = Callable[[ExchangeRequest], Awaitable[ExchangeReply]]
+
+
+class WorkerEnd(StrEnum):
+    """Why a worker ended: the run is over, it was drained and may be replaced, or its coordinator is gone."""
+
+    STOPPED = "stopped"
+    DRAINED = "drained"
+    ABANDONED = "abandoned"
 
 
 class Attempt(Protocol):
@@ -79,16 +88,18 @@ class Worker:
         """Take nothing more; stop once everything held was handed over."""
         self._state.draining = True
 
-    async def run(self) -> None:
-        """Exchange until the coordinator says stop, is gone for good, or a drain is done."""
+    async def run(self) -> WorkerEnd:
+        """Exchange until the coordinator says stop, is gone for good, or a drain is done; says which it was."""
         try:
             while not self._state.stopped and not self._drained():
                 await self._let_seals_gather()
                 await self._converse()
         except ConnectionAbortedError:
             self._cancel_all("the coordinator is gone")
+            return WorkerEnd.ABANDONED
         finally:
             await self._close()
+        return WorkerEnd.STOPPED if self._state.stopped else WorkerEnd.DRAINED
 
     def _drained(self) -> bool:
         return self._state.draining and not self._state.live and not self._state.sealed
