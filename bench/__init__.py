@@ -1,0 +1,1 @@
+"""What the harness costs, measured beside its peers: `python -m bench --help`."""

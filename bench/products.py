@@ -1,0 +1,176 @@
+"""evalfleet as it is measured: a project, its command lines, a warm embedded server and a running Ray."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.accounts import kill_all
+from bench.measure import Bench, CommandFailed, Running
+
+SCRIPTS = Path(sys.executable).parent
+ORCHESTRATE = SCRIPTS / "orchestrate"
+
+_EVAL = """\
+from typing import Any
+
+from evalfleet import Dataset, T, define_eval, includes
+
+
+@define_eval(dataset=Dataset.jsonl("rows.jsonl"))
+async def sweep(t: T, row: dict[str, Any]) -> None:
+    turn = await t.send(row["q"])
+    t.check(turn.reply, includes(row["q"]))
+"""
+
+_LOGGING_AGENT = """\
+import asyncio
+import os
+import time
+
+from evalfleet import Coverage, Turn, TurnInput, agent, complete, unavailable
+
+_LOG = os.open(LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+
+@agent(
+    coverage=Coverage(
+        events=complete,
+        actions=unavailable("it has no tools"),
+        messages=complete,
+        usage=unavailable("it has no model"),
+        status=complete,
+        data=complete,
+    )
+)
+async def logging(turn: TurnInput, ctx) -> Turn:
+    await asyncio.sleep(0.005)
+    os.write(_LOG, f"{time.time_ns()} {os.getpid()} {turn.text}\\n".encode())
+    return Turn(reply=turn.text)
+"""
+
+
+def row_text(index: int) -> str:
+    """What the agent is sent for a row, and answers."""
+    return f"row-{index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A folder with an eval over n rows and an experiment that names one arm."""
+
+    folder: Path
+    n: int
+
+    @property
+    def experiment(self) -> Path:
+        return self.folder / "experiment.yaml"
+
+    @classmethod
+    def write(cls, folder: Path, n: int, *, lanes: int = 100, arm: str = "{adapter: scripted}") -> Project:
+        evals = folder / "evals"
+        evals.mkdir(parents=True)
+        (evals / "sweep.eval.py").write_text(_EVAL)
+        with (evals / "rows.jsonl").open("w") as rows:
+            rows.writelines(json.dumps({"q": row_text(index)}) + "\n" for index in range(n))
+        (folder / "experiment.yaml").write_text(
+            "schema_version: 1\n"
+            f"name: rows-{n}\n"
+            'evals: {select: ["sweep"]}\n'
+            f"arms:\n  echo: {arm}\n"
+            f"limits: {{concurrency: {lanes}}}\n"
+        )
+        return cls(folder, n)
+
+    @classmethod
+    def with_logging_agent(cls, folder: Path, n: int, log: Path, lanes: int) -> Project:
+        """Its agent takes 5 ms and appends a line `nanoseconds pid row` to `log` at each execution."""
+        project = cls.write(folder, n, lanes=lanes, arm='{adapter: python, entry: "agents:logging"}')
+        (folder / "agents.py").write_text(_LOGGING_AGENT.replace("LOG", repr(str(log)), 1))
+        return project
+
+    def submit(self, *more: str) -> list[str]:
+        return [str(ORCHESTRATE), "submit", "experiment.yaml", "--json", *more]
+
+
+def run_id(stdout: bytes) -> str:
+    """The run that a `submit --json` reported."""
+    return str(json.loads(stdout.splitlines()[-1])["run"]["id"])
+
+
+@contextmanager
+def warm_server(bench: Bench, home: Path) -> Generator[str]:
+    """The embedded server of `home`, kept up in an account of its own; its URL."""
+    running = bench.start((sys.executable, "-m", "bench.keeper"), Path.cwd(), {"EVALFLEET_HOME": str(home)})
+    bench.servers["postgres"] = running.account
+    try:
+        yield _first_line(running)
+    finally:
+        del bench.servers["postgres"]
+        kill_all(running.account)
+        running.account.close()
+
+
+@contextmanager
+def running_ray(bench: Bench, temporary: Path) -> Generator[str]:
+    """A Ray head node in an account of its own, with this machine's CPUs; its address."""
+    port, agent = _free_ports(2)
+    argv = (
+        *(SCRIPTS / "ray", "start", "--head", "--block", "--disable-usage-stats", "--include-dashboard=false"),
+        *("--node-ip-address=127.0.0.1", f"--port={port}"),
+        *(f"--dashboard-agent-listen-port={agent}", f"--temp-dir={temporary}", "--object-store-memory=104857600"),
+    )
+    running = bench.start(argv, Path.cwd())
+    bench.servers["ray"] = running.account
+    try:
+        _wait_port(port, running)
+        yield f"127.0.0.1:{port}"
+    finally:
+        del bench.servers["ray"]
+        kill_all(running.account)
+        running.account.close()
+
+
+def environment(work: Path) -> dict[str, str]:
+    """A user's environment with a home of its own: what this shell exports must not slow or help anybody."""
+    home = work / "home"
+    home.mkdir(exist_ok=True)
+    kept = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
+    return {name: os.environ[name] for name in kept if name in os.environ} | {"HOME": str(home)}
+
+
+def _first_line(running: Running) -> str:
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and running.account.ended() is None:
+        if (said := running.out.read_text()).endswith("\n"):
+            return said.splitlines()[0]
+        time.sleep(0.05)
+    raise CommandFailed(f"the server did not start: {running.err.read_text()[-400:]}")
+
+
+def _free_ports(count: int) -> list[int]:
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def _wait_port(port: int, running: Running) -> None:
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and running.account.ended() is None:
+        if "ray start" in running.out.read_text() or "runtime started" in running.out.read_text():
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+        time.sleep(0.1)
+    raise CommandFailed(f"Ray did not start: {running.err.read_text()[-400:]}")

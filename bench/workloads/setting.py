@@ -1,0 +1,50 @@
+"""What every workload is given."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.machine import Scrubber
+from bench.measure import Bench
+from bench.peers import Peer
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One bench: where it works, what it measures against, and how large.
+
+    `home` is the state folder whose embedded server is warm at `url`; `sizes` are evalfleet's rows in ascending
+    order, `peer_n` the peers' most. `latent` are (rows, lanes) of W2, `kill_n` rows of W4.
+    """
+
+    bench: Bench
+    scrub: Scrubber
+    home: Path
+    url: str
+    peers: Sequence[Peer]
+    sizes: Sequence[int]
+    peer_n: int
+    latent: Sequence[tuple[int, int]]
+    kill_n: int
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"EVALFLEET_HOME": str(self.home)}
+
+    def folder(self, *names: object) -> Path:
+        """A folder that does not exist yet, for one command to make."""
+        path = self.bench.work.joinpath(*map(str, names))
+        shutil.rmtree(path, ignore_errors=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def peer(self, name: str) -> Peer | None:
+        return next((peer for peer in self.peers if peer.name == name), None)
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files below."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
