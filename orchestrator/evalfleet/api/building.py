@@ -144,7 +144,7 @@ def build_worker(blueprint: RunBlueprint, workshop: Workshop, name: str, lanes: 
             worker.drain()
         if grant.isolated or alone:
             return IsolatedAttempt(grant, blueprint, workshop.encoder, workshop.spawner, workshop.clock)
-        return LaneAttempt(grant, workshop.executor, workshop.encoder, workshop.clock)
+        return LaneAttempt(grant, workshop.executor, workshop.encoder, workshop.clock, workshop.failpoint)
 
     worker = Worker(name, lanes, exchange, begin, workshop.clock, WorkerTimes())
     return worker

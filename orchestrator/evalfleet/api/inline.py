@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -14,6 +13,7 @@ from evalfleet.model.verdict import RunStatus
 from evalfleet.ports import Holder
 from evalfleet.scheduling.coordinator import BEAT, Coordinator, RunEnd
 from evalfleet.scheduling.state import Adoption
+from evalfleet.scheduling.worker import WorkerEnd
 
 Observer = Callable[[RunProgress], None]
 
@@ -49,7 +49,7 @@ async def run_inline(
             worker = build_worker(blueprint, workshop, INLINE, count, coordinator.exchange)
             working = asyncio.create_task(worker.run(), name="evalfleet-worker")
             try:
-                return await until_end(coordinator, observer)
+                return await _until_end(coordinator, working, observer)
             finally:
                 await _let_go(working)
         finally:
@@ -58,13 +58,17 @@ async def run_inline(
         await coordinator.close()
 
 
-async def until_end(coordinator: Coordinator, observer: Observer | None) -> RunEnd:
+async def _until_end(coordinator: Coordinator, working: asyncio.Task[WorkerEnd], observer: Observer | None) -> RunEnd:
     """Wait for the end of the run, telling `observer` about once a second; a cancellation drains the run first."""
     ended = asyncio.ensure_future(coordinator.ended())
     try:
         while not ended.done():
-            await asyncio.wait({ended}, timeout=BEAT)
+            await asyncio.wait({ended, working}, timeout=BEAT, return_when=asyncio.FIRST_COMPLETED)
             _tell(coordinator, observer)
+            if working.done() and not ended.done():
+                # Only a bug ends the worker early; nobody would ever settle what is left.
+                working.result()
+                await asyncio.wait({ended}, timeout=DRAIN)
     except asyncio.CancelledError:
         for cancel in (False, True):
             coordinator.stop(RunStatus.CANCELLED, "interrupted by the user", cancel=cancel)
@@ -79,13 +83,12 @@ def _tell(coordinator: Coordinator, observer: Observer | None) -> None:
         observer(coordinator.progress())
 
 
-async def _let_go(working: asyncio.Task[None]) -> None:
+async def _let_go(working: asyncio.Task[WorkerEnd]) -> None:
     """The worker ends by itself once it is told to stop; nobody is left to tell it after a failure."""
     _, still = await asyncio.wait({working}, timeout=DRAIN)
     if still:
         working.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await working
+    await asyncio.gather(working, return_exceptions=True)
 
 
 def _cannot_kill(worker: str, reason: str) -> None:

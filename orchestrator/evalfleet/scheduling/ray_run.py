@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import ActorDiedError, RayError
+from ray.exceptions import ActorDiedError, RayError, RayTaskError
 
-from evalfleet.errors import InfrastructureError
+from evalfleet.errors import EvalfleetError, InfrastructureError
 from evalfleet.model.report import RunProgress
 from evalfleet.model.verdict import RunStatus
 from evalfleet.scheduling.coordinator import BEAT, RunEnd
@@ -136,13 +136,19 @@ class RayRun:
             if error is not None and not isinstance(error, RayError):
                 raise error
             end = None if error is not None else running.result()
-            if isinstance(end, Refused):
-                self._failures += 1
-                if self._failures >= _GIVE_UP:
-                    raise end.exception()
+            if isinstance(error, RayTaskError) and not isinstance(error, ActorDiedError):
+                self._count_failure(InfrastructureError(f"workers fail: {_first_line(error)}"))
+            elif isinstance(end, Refused):
+                self._count_failure(end.exception())
             elif end is WorkerEnd.STOPPED or end is WorkerEnd.ABANDONED:
                 continue
             self._hire()
+
+    def _count_failure(self, error: EvalfleetError) -> None:
+        """A worker that can't begin or breaks is replaced, but not for ever."""
+        self._failures += 1
+        if self._failures >= _GIVE_UP:
+            raise error
 
     async def _drain(self, observer: Callable[[RunProgress], None] | None) -> None:
         ended = asyncio.ensure_future(self._ended())
