@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-AGENT = '''"""The agent under test. Replace `reply` with a call of your own agent."""
+AGENT = '''"""The agent under test. Call your own instead: return what it did as events, and declare what of it you can see."""
 
 from evalfleet import COMPLETE_COVERAGE, Message, OperationFinished, OperationStarted, Role, Turn, TurnInput, agent
 
