@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import traceback
@@ -19,6 +20,7 @@ from evalfleet.model.ids import row_id, sha256
 from evalfleet.planning.eval_ids import part_fault, shown
 
 _DIGEST = "__evalfleet_source__"
+_DEFINES = re.compile(r"\bdefine_(score_)?eval\b")
 
 
 def import_eval(project: Path, file: Path) -> ModuleType | Problem:
@@ -43,8 +45,26 @@ def import_eval(project: Path, file: Path) -> ModuleType | Problem:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - an author's module may raise anything
         del sys.modules[name]
         return _import_problem(error, project, file)
+    replaced = _replaced(source, file)
+    if replaced is not None:
+        del sys.modules[name]
+        return replaced
     setattr(module, _DIGEST, digest)
     return module
+
+
+def _replaced(source: bytes, file: Path) -> Problem | None:
+    """An eval whose function another eval of the same name replaces: it would be lost without a sign."""
+    lines: dict[str, int] = {}
+    for node in ast.parse(source).body:
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        for decorator in node.decorator_list:
+            if _DEFINES.search(ast.unparse(decorator)):
+                if node.name in lines:
+                    return _multiple(file, [lines[node.name], decorator.lineno])
+                lines[node.name] = decorator.lineno
+    return None
 
 
 def exported(module: ModuleType, file: Path, file_id: str, fixture: Path | None) -> Iterator[EvalDefinition | Problem]:

@@ -16,6 +16,7 @@ from evalfleet.planning import yaml_source
 from evalfleet.planning.arms import ArmPlan, MatrixError, check_matrix, planned_arms
 from evalfleet.planning.supported import OVERRIDABLE, drop_unsupported
 from evalfleet.planning.typed import Typed, field_names, nearest, type_at
+from evalfleet.planning.yaml_nodes import place_after
 from evalfleet.planning.yaml_source import Source
 from evalfleet.ports import AdapterFactory
 
@@ -272,7 +273,8 @@ def _text(path: Path) -> str:
         problem = Problem("EXPERIMENT_NOT_READABLE", error.strerror or "can't be read", str(path))
     except UnicodeDecodeError as error:
         message = f"not UTF-8 at byte {error.start}: save the file as UTF-8"
-        problem = Problem("INVALID_YAML", message, str(path))
+        place = place_after(error.object[: error.start].decode("utf-8-sig"))
+        problem = Problem("INVALID_YAML", message, str(path), *place)
     raise DefinitionError(problem.code, [problem])
 
 

@@ -47,6 +47,7 @@ class Mapping(Node):
 def compose(text: str, file: str) -> Node | None:
     """The root node of the one document in `text`, None when it is empty. Raises DefinitionError."""
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
+    from ruamel.yaml.reader import ReaderError
 
     try:
         return _Composer(file, _events(text)).document()
@@ -54,10 +55,19 @@ def compose(text: str, file: str) -> Node | None:
         mark = cast(Any, error.problem_mark or error.context_mark)  # pyright: ignore[reportUnknownMemberType]
         line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
         raise _invalid(str(cast(Any, error).problem or cast(Any, error).context), file, line, column) from error
+    except ReaderError as error:
+        offset = int(cast(Any, error).position)
+        message = f"the character U+{ord(text[offset]):04X} is not allowed"
+        raise _invalid(message, file, *place_after(text[:offset])) from error
     except YAMLError as error:
         raise _invalid(str(error).splitlines()[0], file) from error
     except (RecursionError, ValueError, OverflowError) as error:
         raise _invalid("nested too deeply, or a broken escape", file) from error
+
+
+def place_after(text: str) -> tuple[int, int]:
+    """Line and column, from 1, of the character that follows `text`."""
+    return text.count("\n") + 1, len(text) - text.rfind("\n")
 
 
 def _events(text: str) -> Iterator[Any]:
