@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from evalfleet.settings import Settings
 from evalfleet.store.connection import connect
@@ -21,12 +23,15 @@ _TEMPLATE = "evalfleet_template"
 
 def database_url(server: str, name: str) -> str:
     """The URL of another database of the same server."""
-    return server.replace("/postgres?", f"/{name}?")
+    return make_conninfo(server, dbname=name)
 
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[str]:
-    """The URL of a running server that all workers of this call share; it goes with the last of them."""
+    """The URL of a running server that all workers of this call share; it goes with the last of them.
+
+    EVALFLEET_TEST_SERVER names another one, whose user may create databases: for other versions of Postgres.
+    """
     base = tmp_path_factory.getbasetemp()
     state = (base if worker_id == "master" else base.parent) / "postgres-for-tests"
     ready, done = threading.Event(), threading.Event()
@@ -34,7 +39,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterat
 
     async def serve() -> None:
         try:
-            async with embedded(Settings(state_dir=state, artifacts=str(state / "artifacts"))) as url:
+            async with _server(state) as url:
                 async with await connect(url, autocommit=True) as connection:
                     await connection.execute("SELECT pg_advisory_lock(1)")
                     cursor = await connection.execute("SELECT FROM pg_database WHERE datname = %s", (_TEMPLATE,))
@@ -58,6 +63,16 @@ def postgres(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterat
     yield found[0]
     done.set()
     thread.join()
+
+
+@asynccontextmanager
+async def _server(state: Path) -> AsyncGenerator[str]:
+    given = os.environ.get("EVALFLEET_TEST_SERVER")
+    if given is not None:
+        yield given
+        return
+    async with embedded(Settings(state_dir=state, artifacts=str(state / "artifacts"))) as url:
+        yield url
 
 
 @pytest.fixture

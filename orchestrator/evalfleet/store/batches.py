@@ -78,7 +78,7 @@ def halves(batch: CommitBatch) -> list[CommitBatch]:
     middle = len(batch.attempts) // 2
     parts = [CommitBatch(attempts=part) for part in (batch.attempts[:middle], batch.attempts[middle:]) if part]
     if rest != CommitBatch():
-        return [rest, *parts] if parts else []
+        return [*parts, rest] if parts else []
     return parts if len(parts) > 1 else []
 
 

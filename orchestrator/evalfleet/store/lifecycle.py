@@ -66,6 +66,13 @@ SELECT DISTINCT r.id FROM settlements s JOIN runs r ON r.run_key = s.run_key
 WHERE s.from_run = %s AND r.id <> s.from_run AND r.deleted_at IS NULL ORDER BY 1
 """
 
+_OLD_TRIES = f"""
+SELECT id FROM runs
+WHERE kind = 'try' AND created_at < clock_timestamp() - make_interval(secs => 86400 * %s)
+  AND (holder IS NULL OR beat IS NULL OR beat < clock_timestamp() - interval '{STALE_SECONDS} s')
+ORDER BY run_key
+""".encode()
+
 _GROWN = ("event_pages", "tool_calls", "assertions", "attempts", "settlements", "intents", "cases")
 
 
@@ -136,6 +143,15 @@ async def delete_run(
         for one in doomed:
             await _delete(connection, one, artifacts)
         return doomed
+
+
+async def delete_old_tries(url: str, artifacts: ArtifactStore, days: float = 7) -> list[str]:
+    """Delete the runs of `try` that are older than `days` and not being worked on; returns their ids."""
+    async with await connect(url, autocommit=True) as connection:
+        rows = await (await connection.execute(_OLD_TRIES, (days,))).fetchall()
+        for (run,) in rows:
+            await _delete(connection, run, artifacts)
+        return [run for (run,) in rows]
 
 
 async def _dependants(connection: Connection, run: str) -> list[str]:

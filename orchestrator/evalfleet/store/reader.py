@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
@@ -92,9 +93,10 @@ class Reader:
                 yield info, await self.progress(info.id)
                 if info.status in _ENDED:
                     return
-                async for told in listening.notifies(timeout=every):
-                    if told.payload == info.id:
-                        break
+                async with aclosing(listening.notifies(timeout=every)) as notices:
+                    async for told in notices:
+                        if told.payload == info.id:
+                            break
 
     # --- cases and attempts -----------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ async def main() -> None:
             argv = [str(binaries() / "pg_dump"), "--inserts", "--no-owner", "--no-privileges", "--no-comments", url]
             done = await asyncio.to_thread(subprocess.run, argv, capture_output=True, check=True)
     lines = [line for line in done.stdout.decode().splitlines() if line and not line.startswith(("--", "\\"))]
-    text = "\n".join(line for line in lines if "search_path" not in line)
+    text = "\n".join(line for line in lines if "search_path" not in line and not line.startswith("SET "))
     (DATA / f"record_store_{HEAD}.sql.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
 
 

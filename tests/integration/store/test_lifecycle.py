@@ -16,7 +16,7 @@ from evalfleet.store.artifacts import FileArtifacts
 from evalfleet.store.connection import connect
 from evalfleet.store.creation import create_run
 from evalfleet.store.history import resembling, settled_before, unfinished_run
-from evalfleet.store.lifecycle import delete_run, reopen, request_cancel
+from evalfleet.store.lifecycle import delete_old_tries, delete_run, reopen, request_cancel
 from evalfleet.store.planned import PlannedDataset, Presettled
 from evalfleet.store.reader import Reader
 from evalfleet.store.rows import EvidenceEncoder
@@ -239,6 +239,14 @@ async def test_deleting_fences_a_live_coordinator_and_leaves_no_row(database: st
     with pytest.raises(ConfigurationError, match="there is no run r1"):
         await delete_run(database, "r1", artifacts)
     await recorder.close()
+
+
+async def test_tries_are_kept_for_a_week(database: str, artifacts: FileArtifacts) -> None:
+    for name, kind, days in (("t1", RunKind.TRY, 8), ("t2", RunKind.TRY, 6), ("s1", RunKind.SWEEP, 8)):
+        await create_run(database, a_run(id=name, kind=kind))
+        await execute(database, f"UPDATE runs SET created_at = now() - interval '{days} days' WHERE id = '{name}'")
+    assert await delete_old_tries(database, artifacts) == ["t1"]
+    assert await rows(database, "SELECT id FROM runs ORDER BY 1") == [("s1",), ("t2",)]
 
 
 async def test_a_run_that_others_carry_from_is_kept(database: str, artifacts: FileArtifacts) -> None:

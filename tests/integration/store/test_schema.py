@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -23,13 +24,9 @@ from tests.integration.store.sql import execute, one, rows
 from tests.postgres import database_url
 
 
-def engine_url(url: str) -> str:
-    return url.replace("postgresql://", "postgresql+psycopg://", 1)
-
-
 def test_the_models_are_what_the_migrations_build(database: str) -> None:
     assert {tables.runs.metadata, evidence_tables.attempts.metadata} == {metadata}
-    engine = create_engine(engine_url(database), poolclass=NullPool)
+    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(database), poolclass=NullPool)
     with engine.connect() as connection:
         found = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(found, metadata) == []
