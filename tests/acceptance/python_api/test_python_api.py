@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -10,8 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from evalfleet.api.programmatic import CaseResult, Run, RunOptions
+from evalfleet.model.report import RunProgress
+
 if TYPE_CHECKING:
     from tests.acceptance.cli.conftest import Orchestrate
+
+
+#: A cell of the page, with what it prints.
+CELL = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 class Python:
@@ -89,67 +97,77 @@ def test_a_recorded_run_is_opened_by_the_beginning_of_its_id_and_read(python: Py
     assert printed == "admits it\n"
 
 
-def test_a_notebook_awaits_at_the_top_and_reads_inside_its_running_loop(python: Python) -> None:
-    printed = python("""
-        import ast, asyncio
-
-        CELLS = [
-            '''
-            import evalfleet
-            run = await evalfleet.run(
-                "evals/quickstart/experiment.yaml",
-                select=["unknown_order"],
-                arms=["hasty"],
-                overrides={"repetitions": "1"},
-            )
-            ''',
-            '''
-            print(run.status.value, run.accepted)
-            [case] = run.cases()
-            print(case)
-            print(case.turns[0].reply)
-            ''',
-            '''
-            async for progress in evalfleet.watch(run.id):
-                print(progress.settled, "of", progress.total)
-            ''',
-            '''
-            print(run._repr_markdown_().splitlines()[0])
-            run.close()
-            ''',
-        ]
+def test_the_cells_of_the_page_run_in_a_running_loop_and_print_what_it_shows(python: Python, root: Path) -> None:
+    cells = CELL.findall((root / "docs/python-api.md").read_text(encoding="utf-8"))
+    assert len(cells) >= 4
+    printed = python(f"""
+        import ast, asyncio, inspect
 
         async def notebook():
-            import inspect, textwrap
-            names = {}
-            for cell in CELLS:
-                code = compile(textwrap.dedent(cell), "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-                ended = eval(code, names)
+            names = {{}}
+            for cell in {[code for code, _ in cells]!r}:
+                ended = eval(compile(cell, "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
                 if inspect.isawaitable(ended):
                     await ended
 
         asyncio.run(notebook())
     """)
+    assert printed == "".join(output for _, output in cells)
+
+
+def test_a_run_is_watched_to_its_end_and_shows_itself_in_a_notebook(python: Python, finished: str) -> None:
+    printed = python(f"""
+        import asyncio
+        import evalfleet
+
+        async def cell():
+            async for progress in evalfleet.watch({finished!r}):
+                print(progress.settled, "of", progress.total)
+            with evalfleet.open({finished!r}) as run:
+                print(run._repr_markdown_().splitlines()[0])
+                print(next(run.cases(status="failed")))
+
+        asyncio.run(cell())
+    """)
     assert printed.splitlines() == [
-        "completed False",
-        "<case 0 hasty/unknown_order #1: failed>",
-        "Order 9999 is packed and arrives soon.",
-        "1 of 1",
-        "### ❌ `quickstart`: not accepted",
+        "8 of 8",
+        "### ✅ `quickstart`: accepted",
+        "<case 3 hasty/unknown_order #1: failed>",
     ]
 
 
-def test_reuse_carries_from_python_too(python: Python, finished: str) -> None:
+def test_the_script_of_the_readme_runs(python: Python, root: Path) -> None:
+    (script,) = re.findall(r"^```python\n(.*?)^```", (root / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    assert python(script).startswith("True\nunknown_order ")
+
+
+def test_the_page_names_all_that_a_run_and_a_case_have(root: Path) -> None:
+    page = (root / "docs/python-api.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", page))))
+    members = {name for kind in (Run, CaseResult) for name in vars(kind) if not name.startswith("_")}
+    assert members | set(RunOptions.__annotations__) | set(RunProgress.__slots__) <= named
+
+
+def test_reuse_carries_from_python_too(python: Python) -> None:
     printed = python("""
         import evalfleet
 
-        with evalfleet.run_sync(
-            "evals/quickstart/experiment.yaml", select=["unknown_order"], overrides={"repetitions": "3"}, reuse=True
-        ) as run:
-            for case in run.cases(arm="careful"):
-                print(case.view.repetition, case.view.carried_from[0] if case.view.carried_from else "executed")
+        def asked(repetitions, reuse):
+            return evalfleet.run_sync(
+                "evals/quickstart/experiment.yaml",
+                select=["baskets/two-teapots-and-6-spoons"],
+                arms=["careful"],
+                overrides={"repetitions": str(repetitions)},
+                reuse=reuse,
+            )
+
+        with asked(1, reuse=False) as first, asked(2, reuse=True) as second:
+            (carried, executed) = second.cases()
+            assert carried.view.carried_from[0] == first.id and executed.view.carried_from is None
+            assert carried.turns[0].reply == executed.turns[0].reply
+            print(carried.turns[0].reply)
     """)
-    assert printed.splitlines() == [f"0 {finished}", f"1 {finished}", "2 executed"]
+    assert printed == "That is €64.40.\n"
 
 
 def test_what_is_wrong_is_raised_with_a_code_and_problems_and_exits_nothing(python: Python) -> None:
