@@ -4,14 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-AGENT = '''"""The agent under test. Call your own instead: return what it did as events, and declare what of it you can see."""
+AGENT = '''"""The agent under test; call yours instead. It returns what it did, and declares what of it can be seen."""
 
-from evalfleet import COMPLETE_COVERAGE, Message, OperationFinished, OperationStarted, Role, Turn, TurnInput, agent
+from evalfleet import (
+    Coverage,
+    Message,
+    OperationFinished,
+    OperationStarted,
+    Role,
+    Turn,
+    TurnInput,
+    agent,
+    complete,
+    unavailable,
+)
 
 SKY = {"Brooklyn": "sunny", "Queens": "cloudy"}
 
 
-@agent(coverage=COMPLETE_COVERAGE)
+@agent(
+    coverage=Coverage(
+        messages=complete,
+        actions=complete,
+        events=complete,
+        status=complete,
+        data=complete,
+        usage=unavailable("no model is called"),
+    )
+)
 async def weather_agent(turn: TurnInput, ctx) -> Turn:
     city = next((name for name in SKY if name in turn.text), None)
     if city is None:
