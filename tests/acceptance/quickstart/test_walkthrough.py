@@ -112,7 +112,7 @@ def test_the_walkthrough_prints_what_it_shows(
                 printed = walk.command(line)
                 walk.learn(shown, printed)
                 missing = fits(shown, printed)
-                assert missing is None, f"{document}: {line}\nshows: {missing}\nprints:\n" + "\n".join(printed)
+                assert missing is None, f"{document}: {line}\nshows: {missing!r}\nprints:\n" + "\n".join(printed)
                 walked += 1
     assert walked >= 4
 
