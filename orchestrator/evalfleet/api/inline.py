@@ -23,12 +23,16 @@ DRAIN = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claiming:
-    """How a run is claimed: by whom, what must be waited for, and whether another holder may be pushed aside."""
+    """How a run is claimed: by whom, what must be waited for, and whether another holder may be pushed aside.
+
+    `instead_of` is the id of a holder that is known to be dead: only it, and nobody who came meanwhile, is removed.
+    """
 
     holder: Holder
     adoption: Adoption = Adoption.NONE
     takeover: bool = False
     steal: bool = False
+    instead_of: str | None = None
 
 
 async def run_inline(

@@ -19,6 +19,7 @@ from evalfleet.ports import Holder, Random
 from evalfleet.processes import process_alive
 from evalfleet.scheduling.coordinator import RunEnd
 from evalfleet.scheduling.state import Adoption
+from evalfleet.store.lifecycle import release
 
 
 class RayEngine(Protocol):
@@ -45,6 +46,8 @@ class Place:
 
 async def carry_out(blueprint: RunBlueprint, claiming: Claiming, place: Place, observer: Observer | None) -> RunEnd:
     """Run to the end. Raises RunHeld when another coordinator took the run over meanwhile."""
+    if claiming.instead_of is not None:
+        await release(blueprint.database_url, blueprint.run, claiming.instead_of)
     if place.inline:
         end = await run_inline(blueprint, claiming, observer, lanes=place.lanes)
     else:
@@ -70,7 +73,7 @@ def resumed_claim(info: RunInfo, random: Random, *, steal: bool) -> Claiming:
     dead = holder.get("host") == socket.gethostname() and not process_alive(int(holder.get("pid", 0)))
     if dead:
         # Its workers die with it, so nothing of it can act any more.
-        return Claiming(holder=_holder(random), adoption=Adoption.NONE, takeover=True, steal=True)
+        return Claiming(holder=_holder(random), takeover=True, steal=steal, instead_of=str(holder["id"]))
     return Claiming(holder=_holder(random), adoption=Adoption.LEASE, takeover=True, steal=steal)
 
 

@@ -66,10 +66,7 @@ class RayRun:
 
         Raises RunHeld, StoreError, or what a worker could not be built for.
         """
-        started = await self._coordinator.begin.remote()
-        if isinstance(started, Refused):
-            raise started.exception()
-        self._run_key = started
+        self._run_key = await self._begun()
         for _ in range(self._fleet.workers):
             self._hire()
         self._heard_at = _now()
@@ -94,19 +91,27 @@ class RayRun:
         finally:
             ended.cancel()
 
+    async def _begun(self) -> int:
+        """The run's number in the store, once it is claimed."""
+        return await self._answer(self._coordinator.begin)
+
     async def _ended(self) -> RunEnd:
-        """The coordinator's end, over its restarts."""
+        """The coordinator's end."""
+        return await self._answer(self._coordinator.ended)
+
+    async def _answer(self, method: Any) -> Any:
+        """What a method of the coordinator returns in the end, over its restarts."""
         while True:
             try:
-                end = await self._coordinator.ended.remote()
+                answer = await method.remote()
             except RayError as error:
                 if not _may_come_back(error):
                     raise InfrastructureError(f"the coordinator is gone: {_first_line(error)}") from error
                 await asyncio.sleep(0.2)
                 continue
-            if isinstance(end, Refused):
-                raise end.exception()
-            return end
+            if isinstance(answer, Refused):
+                raise answer.exception()
+            return answer
 
     async def _ping(self, observer: Callable[[RunProgress], None] | None) -> None:
         try:

@@ -55,6 +55,8 @@ WHERE id = %s AND deleted_at IS NULL AND status IN ('queued', 'running')
 RETURNING pg_notify('evalfleet_run', id)
 """
 
+_RELEASE = "UPDATE runs SET holder = NULL WHERE id = %s AND holder = %s"
+
 # a coordinator that still runs is fenced by the epoch, and stops
 _MARK_DELETED = """
 UPDATE runs SET deleted_at = coalesce(deleted_at, clock_timestamp()), epoch = epoch + 1
@@ -88,6 +90,12 @@ async def request_cancel(url: str, run: str) -> bool:
     """Ask the run's coordinator to stop; False when the run has ended already."""
     async with await connect(url, autocommit=True) as connection:
         return await (await connection.execute(_CANCEL, (run,))).fetchone() is not None
+
+
+async def release(url: str, run: str, holder: str) -> bool:
+    """End the hold of a coordinator that is known to be dead; False when it holds the run no longer."""
+    async with await connect(url, autocommit=True) as connection:
+        return (await connection.execute(_RELEASE, (run, holder))).rowcount == 1
 
 
 async def reopen(url: str, run: str, retry: Sequence[CaseStatus], *, who: str, why: str) -> int:

@@ -106,7 +106,7 @@ class Outcome:
         """What must not be."""
         found = self.figures.problems()
         if self.redone > self.limit:
-            found.append(f"redone: {self.redone}, of which at most {self.limit} may be")
+            found.append(f"redone: {self.redone} instead of at most {self.limit}; {self.figures.interrupted}")
         if missing := self.figures.total - len({start.row for start in self.starts}):
             found.append(f"settled but never started: {missing}")
         if self.left:

@@ -25,10 +25,17 @@ SELECT extract(epoch FROM min(a.started_at))::float8 FROM attempts a JOIN runs r
 WHERE r.id = %s AND a.attempt >> %s > %s
 """
 
+_INTERRUPTED = """
+SELECT a.code, count(*) FROM attempts a JOIN runs r USING (run_key)
+WHERE r.id = %s AND a.outcome = 'interrupted' GROUP BY 1 ORDER BY 1
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Counts of one run. `counted` and `unsettled` are the store's own counters, to be held against the rows."""
+    """Counts of one run. `counted` and `unsettled` are the store's own counters, to be held against the rows;
+    `interrupted` counts attempts that ended without a seal by why.
+    """
 
     status: str
     total: int
@@ -42,6 +49,7 @@ class Figures:
     cases_with_a_settling_attempt: int
     unsettled: int
     open_intents: int
+    interrupted: dict[str, int]
 
     @property
     def lost(self) -> int:
@@ -73,8 +81,9 @@ async def read_figures(url: str, run: str) -> Figures:
     """The counts of one run."""
     async with await connect(url) as connection:
         row = await (await connection.execute(_SETTLED, (run,))).fetchone()
+        interrupted = await (await connection.execute(_INTERRUPTED, (run,))).fetchall()
     assert row is not None, f"the store knows no run {run}"
-    return Figures(*row)
+    return Figures(*row, dict(interrupted))
 
 
 async def first_start_beyond(url: str, run: str, epoch: int) -> float | None:

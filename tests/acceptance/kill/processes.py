@@ -14,7 +14,7 @@ RAYLET = "raylet"
 GCS = "gcs_server"
 
 #: Parts of Ray that outlive a killed driver for a while: they hold no lease and run no case.
-RAY_AGENTS = ("dashboard/agent.py", "runtime_env/agent/main.py", "ray/_private/log_monitor.py", "ray-dashboard")
+RAY_AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 
 
 class Tree:
@@ -63,7 +63,7 @@ def called(process: psutil.Process) -> str | None:
     try:
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
-        return " ".join(process.cmdline()) or process.name()
+        return " ".join(process.cmdline()).strip() or process.name()
     except psutil.Error:
         return None
 
