@@ -67,6 +67,20 @@ def sanitise(value: str) -> str:
     return _SURROGATES.sub(_REPLACEMENT, value).replace("\0", _REPLACEMENT)
 
 
+def finite(value: float) -> float | None:
+    """`value` as a finite double, None when it is none."""
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def exact(value: float) -> str:
+    """A number's exact text, of any size."""
+    return hex(value) if isinstance(value, int) else repr(value)
+
+
 class Cells:
     """The fields of one tuple whose values may not fit: says afterwards what had to be changed.
 
@@ -100,17 +114,14 @@ class Cells:
             return NULL
         if -(1 << 63) <= value < 1 << 63:
             return _BIG.pack(8, value)
-        return self._mark(name, hex(value))
+        return self._mark(name, exact(value))
 
     def number(self, name: str, value: float | None) -> bytes:
         """A double; one that is not finite is NULL and marked, so that no average is poisoned."""
         if value is None:
             return NULL
-        try:
-            number = float(value)
-        except OverflowError:
-            return self._mark(name, hex(int(value)))
-        return _DOUBLE.pack(8, number) if math.isfinite(number) else self._mark(name, str(number))
+        number = finite(value)
+        return self._mark(name, exact(value)) if number is None else _DOUBLE.pack(8, number)
 
     def marked(self) -> bytes:
         """The field `number_marks`: `name=value` pairs, NULL when every number fitted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from evalfleet.model.events import Event
@@ -12,6 +12,8 @@ from evalfleet.store.record_codec import encode_event
 #: Events of more raw bytes than this leave the record for pages of at most `PAGE_LIMIT` raw bytes each.
 INLINE_LIMIT = 64 << 10
 PAGE_LIMIT = 256 << 10
+
+_SLICE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,43 +30,57 @@ class Page:
         return replace(self, body=body)
 
 
-def inline_events(encoded: Sequence[str]) -> bool:
-    """Whether the turns' encoded events are small enough for the record itself."""
-    return sum(map(len, encoded)) <= INLINE_LIMIT
+@dataclass(frozen=True, slots=True)
+class EncodedEvents:
+    """Some consecutive events of a turn as the inside of a JSON list."""
+
+    text: str
+    count: int
 
 
-def page_events(encoded: Sequence[str], turns: Sequence[Sequence[Event]], packer: Packer) -> list[Page]:
-    """The pages of all turns in order. A page above the limit holds one single event."""
+def encode_events(events: Sequence[Event]) -> list[EncodedEvents]:
+    """A turn's events in parts, each of which fits a page unless it is one single event."""
+    return [part for start in range(0, len(events), _SLICE) for part in _fitting(events[start : start + _SLICE])]
+
+
+def inline_size(turns: Iterable[Sequence[EncodedEvents]]) -> int:
+    """How many bytes the events of all turns are."""
+    return sum(len(part.text) for parts in turns for part in parts)
+
+
+def inline_text(parts: Iterable[EncodedEvents]) -> str:
+    """A turn's events as one JSON list."""
+    return f"[{','.join([part.text for part in parts])}]"
+
+
+def page_events(parts: Iterable[EncodedEvents], packer: Packer) -> list[Page]:
+    """The pages of all turns' parts in order. A page above the limit holds one single event."""
     pages: list[Page] = []
-    held: list[str] = []
-    size = first = upto = 0
-
-    def close() -> None:
-        nonlocal size, first
-        if upto > first:
-            text = f"[{','.join(held)}]"
-            pages.append(Page(first, upto - 1, len(text), packer.pack(text)))
-        held.clear()
-        size, first = 0, upto
-
-    for text, events in zip(encoded, turns, strict=True):
-        for part, count in _parts(text, events):
-            if held and size + len(part) > PAGE_LIMIT:
-                close()
-            held.append(part)
-            size += len(part)
-            upto += count
-    close()
+    held: list[EncodedEvents] = []
+    size = first = 0
+    for part in parts:
+        if held and size + len(part.text) > PAGE_LIMIT:
+            pages.append(_page(first, held, packer))
+            first = pages[-1].last + 1
+            size = 0
+            held = []
+        held.append(part)
+        size += len(part.text) + 1
+    if held:
+        pages.append(_page(first, held, packer))
     return pages
 
 
-def _parts(text: str, events: Sequence[Event]) -> Iterator[tuple[str, int]]:
-    """The list `text` without its brackets, halved until each part fits a page, with its count of events."""
-    if not events:
-        return
+def _page(first: int, parts: Sequence[EncodedEvents], packer: Packer) -> Page:
+    text = inline_text(parts)
+    return Page(first, first + sum(part.count for part in parts) - 1, len(text), packer.pack(text))
+
+
+def _fitting(events: Sequence[Event]) -> Iterator[EncodedEvents]:
+    text = to_json([encode_event(event) for event in events])[1:-1]
     if len(text) <= PAGE_LIMIT or len(events) == 1:
-        yield text[1:-1], len(events)
+        yield EncodedEvents(text, len(events))
         return
     middle = len(events) // 2
-    for half in (events[:middle], events[middle:]):
-        yield from _parts(to_json([encode_event(event) for event in half]), half)
+    yield from _fitting(events[:middle])
+    yield from _fitting(events[middle:])

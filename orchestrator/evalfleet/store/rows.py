@@ -7,7 +7,8 @@ the coordinator's to say: `finished` appends them.
 
 from __future__ import annotations
 
-import math
+import asyncio
+import itertools
 import struct
 from collections.abc import Sequence
 
@@ -18,9 +19,9 @@ from evalfleet.model.record import AttemptEvidence, EncodedRows, SealedAttempt
 from evalfleet.model.turn import TurnRecord
 from evalfleet.ports import ArtifactStore
 from evalfleet.store import binary
-from evalfleet.store.binary import NULL, Cells, boolean, label, plain, raw
+from evalfleet.store.binary import NULL, Cells, boolean, finite, label, plain, raw
 from evalfleet.store.blobs import Packer, reference, to_json
-from evalfleet.store.paging import INLINE_LIMIT, Page, inline_events, page_events
+from evalfleet.store.paging import INLINE_LIMIT, Page, encode_events, inline_size, inline_text, page_events
 from evalfleet.store.record_codec import encode_event, encode_head
 
 ATTEMPT_FIELDS = (
@@ -43,6 +44,7 @@ ARTIFACT_LIMIT = 1 << 20
 _PREVIEW = 280
 #: Attempts of no more events are encoded in one go, in the hope that they are small; most are.
 _FEW_EVENTS = 64
+_MANY_EVENTS = 2000
 _ARGUMENTS = 2048
 
 # attempt, started_at, duration, run_key, ordinal, turns, events, assertions: never NULL, so packed in one go
@@ -70,51 +72,23 @@ class EvidenceEncoder:
         Raises AttemptFailure of kind adapter when the evidence is no JSON, StoreError when the artifact store
         cannot be reached.
         """
-        record, pages = self._bodies(evidence)
-        if self._artifacts is not None and len(record) + sum(len(page.body) for page in pages) > ARTIFACT_LIMIT:
-            if len(record) > ARTIFACT_LIMIT // 2:
-                record = reference(await self._artifacts.put(self._run_id, record))
-            pages = [page.moved(reference(await self._artifacts.put(self._run_id, page.body))) for page in pages]
-        return self._seal(evidence, record, pages)
+        if sum([len(turn.events) for turn in evidence.turns]) > _MANY_EVENTS:  # a second of work: not on the loop
+            record, pages = await asyncio.to_thread(_bodies, evidence, Packer())
+            record, pages = await self._moved(record, pages)
+            return await asyncio.to_thread(_seal, self._run_key, evidence, record, pages)
+        return _seal(self._run_key, evidence, *await self._moved(*_bodies(evidence, self._packer)))
 
     def encode_inline(self, evidence: AttemptEvidence) -> SealedAttempt:
         """As `encode`, with everything in the rows whatever its size."""
-        return self._seal(evidence, *self._bodies(evidence))
+        return _seal(self._run_key, evidence, *_bodies(evidence, self._packer))
 
-    def _bodies(self, evidence: AttemptEvidence) -> tuple[bytes, list[Page]]:
-        if sum([len(turn.events) for turn in evidence.turns]) <= _FEW_EVENTS:
-            streams = [[encode_event(event) for event in turn.events] for turn in evidence.turns]
-            whole = to_json([encode_head(evidence), *streams])
-            if len(whole) <= INLINE_LIMIT:
-                return self._packer.pack(whole), []
-        head = to_json(encode_head(evidence))
-        events = [to_json([encode_event(event) for event in turn.events]) for turn in evidence.turns]
-        if inline_events(events):
-            return self._packer.pack(f"[{','.join((head, *events))}]"), []
-        pages = page_events(events, [turn.events for turn in evidence.turns], self._packer)
-        return self._packer.pack(f"[{head}]"), pages
-
-    def _seal(self, evidence: AttemptEvidence, record: bytes, pages: Sequence[Page]) -> SealedAttempt:
-        summary = evidence.summary
-        rows = EncodedRows(
-            attempt=_attempt(self._run_key, summary, record),
-            assertions=b"".join([_assertion(self._run_key, summary.attempt, row) for row in evidence.assertions]),
-            tool_calls=b"".join(_tool_calls(self._run_key, summary.attempt, evidence.turns)),
-            pages=b"".join([_page(self._run_key, summary.attempt, number, page) for number, page in enumerate(pages)]),
-        )
-        return SealedAttempt(
-            attempt=summary.attempt,
-            case=summary.case,
-            outcome=summary.outcome,
-            verdict=summary.verdict,
-            rows=rows,
-            kind=summary.kind,
-            code=summary.code,
-            retry_after=summary.retry_after,
-            acceptance_unknown=summary.acceptance_unknown,
-            cost_usd=_cost(summary),
-            tokens=None if summary.usage is None else summary.usage.total_tokens,
-        )
+    async def _moved(self, record: bytes, pages: list[Page]) -> tuple[bytes, list[Page]]:
+        """Large bodies exchanged for references to the artifact store."""
+        if self._artifacts is None or len(record) + sum([len(page.body) for page in pages]) <= ARTIFACT_LIMIT:
+            return record, pages
+        if len(record) > ARTIFACT_LIMIT // 2:
+            record = reference(await self._artifacts.put(self._run_id, record))
+        return record, [page.moved(reference(await self._artifacts.put(self._run_id, page.body))) for page in pages]
 
 
 def finished(rows: EncodedRows, settles: bool, worker: str) -> bytes:
@@ -127,11 +101,47 @@ def encode_attempt(evidence: AttemptEvidence, run_key: int) -> SealedAttempt:
     return EvidenceEncoder(run_key).encode_inline(evidence)
 
 
+def _bodies(evidence: AttemptEvidence, packer: Packer) -> tuple[bytes, list[Page]]:
+    if sum([len(turn.events) for turn in evidence.turns]) <= _FEW_EVENTS:
+        streams = [[encode_event(event) for event in turn.events] for turn in evidence.turns]
+        whole = to_json([encode_head(evidence), *streams])
+        if len(whole) <= INLINE_LIMIT:
+            return packer.pack(whole), []
+    head = to_json(encode_head(evidence))
+    turns = [encode_events(turn.events) for turn in evidence.turns]
+    if inline_size(turns) <= INLINE_LIMIT:
+        return packer.pack(f"[{','.join((head, *map(inline_text, turns)))}]"), []
+    return packer.pack(f"[{head}]"), page_events(itertools.chain.from_iterable(turns), packer)
+
+
+def _seal(run_key: int, evidence: AttemptEvidence, record: bytes, pages: Sequence[Page]) -> SealedAttempt:
+    summary = evidence.summary
+    rows = EncodedRows(
+        attempt=_attempt(run_key, summary, record),
+        assertions=b"".join([_assertion(run_key, summary.attempt, row) for row in evidence.assertions]),
+        tool_calls=b"".join(_tool_calls(run_key, summary.attempt, evidence.turns)),
+        pages=b"".join([_page(run_key, summary.attempt, number, page) for number, page in enumerate(pages)]),
+    )
+    return SealedAttempt(
+        attempt=summary.attempt,
+        case=summary.case,
+        outcome=summary.outcome,
+        verdict=summary.verdict,
+        rows=rows,
+        kind=summary.kind,
+        code=summary.code,
+        retry_after=summary.retry_after,
+        acceptance_unknown=summary.acceptance_unknown,
+        cost_usd=_cost(summary),
+        tokens=None if summary.usage is None else summary.usage.total_tokens,
+    )
+
+
 def _cost(summary: AttemptSummary) -> float | None:
-    """What is known of the price: observed, else estimated; a number that is not finite is unknown."""
-    cost = summary.usage.cost_usd if summary.usage is not None else None
-    cost = summary.estimated_usd if cost is None else cost
-    return cost if cost is not None and math.isfinite(cost) else None
+    """What is known of the price: observed, else estimated; a number that no double can hold is unknown."""
+    observed = None if summary.usage is None else summary.usage.cost_usd
+    cost = summary.estimated_usd if observed is None else observed
+    return None if cost is None else finite(cost)
 
 
 def _attempt(run_key: int, summary: AttemptSummary, record: bytes) -> bytes:

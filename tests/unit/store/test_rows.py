@@ -106,11 +106,13 @@ async def test_a_text_column_holds_a_sanitised_copy_and_says_so(text: str, colum
         ("earned", float("nan"), "earned=nan"),
         ("earned", float("inf"), "earned=inf"),
         ("estimated_usd", float("-inf"), "estimated_usd=-inf"),
+        ("earned", 10**400, f"earned={hex(10**400)}"),
         ("earned", 0.5, None),
     ],
 )
 def test_a_number_that_is_not_finite_is_marked_and_loses_no_row(field: str, value: float, marks: str | None) -> None:
     fields = attempt_fields(evidence(1, 0, **{field: value}))
+    assert encode_attempt(evidence(1, 0, **{field: value}), 7).cost_usd is None
     assert (fields[field] is None) == (marks is not None)
     assert fields["number_marks"] == (None if marks is None else marks.encode())
 
@@ -152,7 +154,7 @@ def test_a_null_attempt_is_small() -> None:
 
 @pytest.mark.parametrize("extra", [0, 1], ids=["at the limit", "one above"])
 def test_events_leave_the_record_above_64_kib(extra: int) -> None:
-    shell = len('[["message","user",""]]')
+    shell = len('["message","user",""]')
     found = with_events(Message(Role.USER, "x" * (INLINE_LIMIT - shell + extra)))
     assert bool(encode_attempt(found, 7).rows.pages) == bool(extra)
 
