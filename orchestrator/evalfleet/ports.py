@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from evalfleet.model.coverage import Coverage
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.model.record import Claim, CommitBatch, Committed, PendingCase
 from evalfleet.model.turn import Turn, TurnInput
+
+if TYPE_CHECKING:
+    # Only named in annotations: a coordinator's process starts without pydantic.
+    from pydantic import BaseModel
 
 S = TypeVar("S")
 

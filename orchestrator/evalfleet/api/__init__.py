@@ -1,9 +1,55 @@
-"""The Python API: plan, run, resume and read. The command line calls these functions and nothing else."""
+"""The Python API: plan, run, resume and read. The command line calls these functions and nothing else.
+
+Each is loaded when it is first used: a worker's process needs none of them.
+"""
 
 from __future__ import annotations
 
-from evalfleet.api.handle import RunHandle
-from evalfleet.api.planned import plan
-from evalfleet.api.runs import cancel, delete, open_run, resume, runs, submit, try_, watch
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["RunHandle", "cancel", "delete", "open_run", "plan", "resume", "runs", "submit", "try_", "watch"]
+if TYPE_CHECKING:
+    from evalfleet.api.handle import RunHandle
+    from evalfleet.api.planned import plan
+    from evalfleet.api.runs import cancel, collect_garbage, delete, export, import_, open_run, runs, watch
+    from evalfleet.api.starting import resume, submit, try_
+
+_HOMES = {
+    "RunHandle": "evalfleet.api.handle",
+    "cancel": "evalfleet.api.runs",
+    "collect_garbage": "evalfleet.api.runs",
+    "delete": "evalfleet.api.runs",
+    "export": "evalfleet.api.runs",
+    "import_": "evalfleet.api.runs",
+    "open_run": "evalfleet.api.runs",
+    "plan": "evalfleet.api.planned",
+    "resume": "evalfleet.api.starting",
+    "runs": "evalfleet.api.runs",
+    "submit": "evalfleet.api.starting",
+    "try_": "evalfleet.api.starting",
+    "watch": "evalfleet.api.runs",
+}
+
+__all__ = [
+    "RunHandle",
+    "cancel",
+    "collect_garbage",
+    "delete",
+    "export",
+    "import_",
+    "open_run",
+    "plan",
+    "resume",
+    "runs",
+    "submit",
+    "try_",
+    "watch",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'evalfleet.api' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from evalfleet.model.experiment import Experiment
-from evalfleet.scheduling.state import STALL_LIMIT, RunPolicy
 from evalfleet.settings import Settings
 
 
@@ -48,17 +47,3 @@ class RunBlueprint:
             database_url=self.database_url,
             failpoint=self.failpoint,
         )
-
-
-def run_policy(experiment: Experiment, *, debugging: bool = False) -> RunPolicy:
-    """The limits a coordinator schedules under; while someone debugs no attempt has a deadline."""
-    limits = experiment.limits
-    return RunPolicy(
-        concurrency=limits.concurrency,
-        per_arm=dict(limits.per_arm),
-        max_attempts=experiment.retry.max_attempts,
-        retry_on=frozenset(experiment.retry.on),
-        max_failures=limits.max_failures,
-        attempt_timeout=None if debugging else limits.attempt_timeout,
-        stall_limit=float("inf") if debugging else STALL_LIMIT,
-    )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from evalfleet.api.blueprint import RunBlueprint, run_policy
+from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.lanes import IsolatedAttempt, LaneAttempt
 from evalfleet.clock import SystemClock
 from evalfleet.execution.executor import BuiltArm, Executor, ExecutorSettings
@@ -23,14 +23,12 @@ from evalfleet.planning.sandbox_plan import resolve_sandbox
 from evalfleet.plugins import adapter_factories, sandbox_factories
 from evalfleet.ports import Adapter, Clock, SandboxProvider
 from evalfleet.processes import SystemSpawner
-from evalfleet.scheduling.coordinator import Coordinator
 from evalfleet.scheduling.messages import Grant
 from evalfleet.scheduling.worker import Attempt, Exchange, Worker, WorkerTimes
 from evalfleet.settings import EnvironmentSecrets
 from evalfleet.store.artifacts import FileArtifacts
 from evalfleet.store.failpoints import Failpoints
 from evalfleet.store.rows import EvidenceEncoder
-from evalfleet.store.writer import PostgresRecorder
 
 #: Leaked threads and tasks of author code after which a worker is replaced.
 LEAK_LIMIT = 4
@@ -148,11 +146,3 @@ def build_worker(blueprint: RunBlueprint, workshop: Workshop, name: str, lanes: 
 
     worker = Worker(name, lanes, exchange, begin, workshop.clock, WorkerTimes())
     return worker
-
-
-def build_coordinator(blueprint: RunBlueprint, kill: Callable[[str, str], None]) -> Coordinator:
-    """The run's coordinator over its record store, not yet started. Must be called within the loop it lives in."""
-    failpoint = Failpoints(blueprint.failpoint)
-    recorder = PostgresRecorder(blueprint.database_url, blueprint.run, failpoint)
-    policy = run_policy(blueprint.experiment, debugging=blueprint.debugging)
-    return Coordinator(recorder, SystemClock(), policy, kill=kill, failpoint=failpoint)

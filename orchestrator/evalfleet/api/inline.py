@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from evalfleet.api.blueprint import RunBlueprint
-from evalfleet.api.building import INLINE, build_coordinator, build_worker, build_workshop
+from evalfleet.api.building import INLINE, build_worker, build_workshop
+from evalfleet.api.coordination import coordinator_blueprint
 from evalfleet.model.report import RunProgress
 from evalfleet.model.verdict import RunStatus
 from evalfleet.ports import Holder
@@ -42,7 +43,7 @@ async def run_inline(
 
     Raises RunHeld, StoreError, DefinitionError or ConfigurationError.
     """
-    coordinator = build_coordinator(blueprint, kill=_cannot_kill)
+    coordinator = coordinator_blueprint(blueprint).coordinator(_cannot_kill)
     try:
         run_key = await coordinator.start(
             claiming.holder, claiming.adoption, takeover=claiming.takeover, steal=claiming.steal

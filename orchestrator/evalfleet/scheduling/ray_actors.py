@@ -12,22 +12,25 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryError, RayError
 
 from evalfleet.errors import EvalfleetError
-from evalfleet.model.report import RunProgress
 from evalfleet.model.verdict import RunStatus
 from evalfleet.ports import Holder
 from evalfleet.processes import die_with_parent
 from evalfleet.scheduling import wire
-from evalfleet.scheduling.coordinator import Coordinator, RunEnd
 from evalfleet.scheduling.events import Departure
 from evalfleet.scheduling.messages import ExchangeReply, ExchangeRequest
 from evalfleet.scheduling.state import Adoption
-from evalfleet.scheduling.worker import Worker, WorkerEnd
+
+if TYPE_CHECKING:
+    # Each actor's process loads its own side only, from its blueprint.
+    from evalfleet.model.report import RunProgress
+    from evalfleet.scheduling.coordinator import Coordinator, RunEnd
+    from evalfleet.scheduling.worker import Worker, WorkerEnd
 
 Actor: TypeAlias = Any
 #: Seconds that a worker may take to hand over what it holds after it was told to stop.
@@ -55,10 +58,14 @@ class Refused:
         return self.error(self.message)
 
 
-class Blueprint(Protocol):
-    """What an actor is built from, with `run_key` once the run was claimed."""
+class CoordinatorMaker(Protocol):
+    """What a coordinator's actor is built from."""
 
     def coordinator(self, kill: Callable[[str, str], None]) -> Coordinator: ...
+
+
+class WorkerMaker(Protocol):
+    """What a worker's actor is built from; `run_key` is known once the run was claimed."""
 
     def worker(
         self, run_key: int, name: str, lanes: int, exchange: Callable[[ExchangeRequest], Awaitable[ExchangeReply]]
@@ -73,7 +80,7 @@ class Blueprint(Protocol):
 class CoordinatorActor:
     """Hosts the run's Coordinator. Ray restarts it after a crash, under the same actor id."""
 
-    def __init__(self, blueprint: Blueprint, claim: Claim) -> None:
+    def __init__(self, blueprint: CoordinatorMaker, claim: Claim) -> None:
         die_with_parent()
         context = ray.get_runtime_context()
         restarted = context.was_current_actor_reconstructed
@@ -181,7 +188,7 @@ def _leave() -> None:
 class WorkerActor:
     """Hosts one worker. Never restarted: the owner makes a new one."""
 
-    def __init__(self, blueprint: Blueprint, coordinator: Actor, name: str, lanes: int) -> None:
+    def __init__(self, blueprint: WorkerMaker, coordinator: Actor, name: str, lanes: int) -> None:
         die_with_parent()
         self._blueprint = blueprint
         self._coordinator = coordinator

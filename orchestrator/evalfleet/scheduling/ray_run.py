@@ -19,7 +19,15 @@ from evalfleet.errors import EvalfleetError, InfrastructureError
 from evalfleet.model.report import RunProgress
 from evalfleet.model.verdict import RunStatus
 from evalfleet.scheduling.coordinator import BEAT, RunEnd
-from evalfleet.scheduling.ray_actors import Actor, Blueprint, Claim, CoordinatorActor, Refused, WorkerActor
+from evalfleet.scheduling.ray_actors import (
+    Actor,
+    Claim,
+    CoordinatorActor,
+    CoordinatorMaker,
+    Refused,
+    WorkerActor,
+    WorkerMaker,
+)
 from evalfleet.scheduling.worker import WorkerEnd
 
 #: Seconds of silence after which the coordinator's process is killed, so that Ray restarts it.
@@ -41,10 +49,10 @@ class Fleet:
 class RayRun:
     """One run over a Ray that `ray.init` has joined or started. The actors die with this process."""
 
-    def __init__(self, blueprint: Blueprint, claim: Claim, fleet: Fleet) -> None:
-        self._blueprint = blueprint
+    def __init__(self, coordinator: CoordinatorMaker, worker: WorkerMaker, claim: Claim, fleet: Fleet) -> None:
+        self._worker_maker = worker
         self._fleet = fleet
-        self._coordinator: Actor = CoordinatorActor.remote(blueprint, claim)  # pyright: ignore
+        self._coordinator: Actor = CoordinatorActor.remote(coordinator, claim)  # pyright: ignore
         self._names = itertools.count(1)
         self._workers: dict[str, Actor] = {}
         self._running: dict[asyncio.Future[Refused | WorkerEnd], str] = {}
@@ -129,7 +137,7 @@ class RayRun:
     def _hire(self) -> None:
         name = f"worker-{next(self._names)}"
         worker: Actor = WorkerActor.options(num_cpus=1).remote(  # pyright: ignore
-            self._blueprint, self._coordinator, name, self._fleet.lanes
+            self._worker_maker, self._coordinator, name, self._fleet.lanes
         )
         self._workers[name] = worker
         self._running[asyncio.ensure_future(_awaited(worker.run.remote(self._run_key)))] = name

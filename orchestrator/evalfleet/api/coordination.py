@@ -1,0 +1,57 @@
+"""What a coordinator's process is built from: small, so that it starts quickly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evalfleet.clock import SystemClock
+from evalfleet.scheduling.coordinator import Coordinator
+from evalfleet.scheduling.state import STALL_LIMIT, RunPolicy
+from evalfleet.store.failpoints import Failpoints
+from evalfleet.store.writer import PostgresRecorder
+
+if TYPE_CHECKING:
+    from evalfleet.api.blueprint import RunBlueprint
+    from evalfleet.model.experiment import Experiment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorBlueprint:
+    """A run as its coordinator sees it: where it is recorded, and the limits it is scheduled under."""
+
+    run: str
+    database_url: str
+    policy: RunPolicy
+    failpoint: str | None = None
+
+    def coordinator(self, kill: Callable[[str, str], None]) -> Coordinator:
+        """The run's coordinator, not yet started. Must be called within the loop it lives in."""
+        failpoint = Failpoints(self.failpoint)
+        recorder = PostgresRecorder(self.database_url, self.run, failpoint)
+        return Coordinator(recorder, SystemClock(), self.policy, kill=kill, failpoint=failpoint)
+
+
+def coordinator_blueprint(run: RunBlueprint) -> CoordinatorBlueprint:
+    """The part of a run's blueprint that its coordinator needs."""
+    return CoordinatorBlueprint(
+        run=run.run,
+        database_url=run.database_url,
+        policy=run_policy(run.experiment, debugging=run.debugging),
+        failpoint=run.failpoint,
+    )
+
+
+def run_policy(experiment: Experiment, *, debugging: bool = False) -> RunPolicy:
+    """The limits a coordinator schedules under; while someone debugs no attempt has a deadline."""
+    limits = experiment.limits
+    return RunPolicy(
+        concurrency=limits.concurrency,
+        per_arm=dict(limits.per_arm),
+        max_attempts=experiment.retry.max_attempts,
+        retry_on=frozenset(experiment.retry.on),
+        max_failures=limits.max_failures,
+        attempt_timeout=None if debugging else limits.attempt_timeout,
+        stall_limit=float("inf") if debugging else STALL_LIMIT,
+    )

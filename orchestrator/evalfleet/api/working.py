@@ -1,0 +1,31 @@
+"""What a worker's process is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from evalfleet.api.blueprint import RunBlueprint
+from evalfleet.api.building import build_worker, build_workshop
+from evalfleet.processes import limit_memory, worker_memory
+from evalfleet.scheduling.worker import Exchange, Worker
+
+#: Bytes that an attempt in a process of its own may allocate.
+ALONE = 2 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerBlueprint:
+    """A run as its workers see it."""
+
+    run: RunBlueprint
+
+    def worker(
+        self, run_key: int, name: str, lanes: int, exchange: Exchange
+    ) -> tuple[Worker, Callable[[], Awaitable[object]]]:
+        """A worker of this process, whose memory is bounded from now on, and what closes everything around it."""
+        memory = worker_memory()
+        blueprint = replace(self.run, run_key=run_key, memory=min(memory, ALONE))
+        limit_memory(memory)
+        workshop = build_workshop(blueprint)
+        return build_worker(blueprint, workshop, name, lanes, exchange), workshop.close
