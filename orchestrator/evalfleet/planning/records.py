@@ -6,6 +6,7 @@ JSONL and CSV stream: a file of any size holds one record in memory. JSON and YA
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,8 +78,11 @@ class DuplicateKey(ValueError):
 
 
 def parse_json(text: str) -> Any:
-    """JSON, exactly; a key that stands twice in one object at any depth raises DuplicateKey."""
-    return json.loads(text, object_pairs_hook=_distinct)
+    """JSON, exactly; a key that stands twice in one object at any depth raises DuplicateKey.
+
+    Raises ValueError for a number that no float holds, like 1e400.
+    """
+    return json.loads(text, object_pairs_hook=_distinct, parse_float=_float)
 
 
 class _Jsonl:
@@ -199,7 +203,7 @@ def _as_record(value: Any, path: Path, position: int, line: int) -> Record | Pro
 
 def _json_rows(text: str, path: Path) -> list[Record | Problem]:
     """The elements of one JSON array, each with the line it begins on."""
-    decoder = json.JSONDecoder(object_pairs_hook=_distinct)
+    decoder = json.JSONDecoder(object_pairs_hook=_distinct, parse_float=_float)
     rows: list[Record | Problem] = []
     place = _Cursor(text)
     if not place.accept("["):
@@ -273,6 +277,13 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         twice = next(name for index, name in enumerate(names) if name in names[:index])
         raise DuplicateKey(f"the key {twice!r} stands twice in one object")
+    return value
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"the number {text[:40]} is too large")
     return value
 
 

@@ -70,6 +70,8 @@ MALFORMED = [
     ("long_id.jsonl", "INVALID_ID", 1, "240 bytes long, more than 200"),
     ("not_json.jsonl", "INVALID_JSON", 2, "not valid JSON"),
     ("row_is_list.jsonl", "INVALID_ROW", 2, "an object, not list"),
+    ("number_too_large.jsonl", "INVALID_JSON", 2, "the number 1e400 is too large"),
+    ("number_too_large.json", "INVALID_JSON", 2, "the number -1e400 is too large"),
     ("too_deep.jsonl", "INVALID_JSON", 1, "nested too deeply"),
     ("not_an_array.json", "INVALID_JSON", 1, "one array"),
     ("more_after_array.json", "INVALID_JSON", 2, "more text"),
