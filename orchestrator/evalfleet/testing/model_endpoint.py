@@ -116,6 +116,8 @@ def sse(data: str) -> bytes:
     return f"data: {data}\n\n".encode()
 
 
-def _cut(text: str, size: int) -> list[str]:
+def _cut(text: Any, size: int) -> list[Any]:
+    if not isinstance(text, str):
+        return [text]  # arguments as an object or null, as some servers send them
     size = max(size, len(text) // 256)
     return [text[start : start + size] for start in range(0, len(text), size)]

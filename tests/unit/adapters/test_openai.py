@@ -279,9 +279,10 @@ async def test_however_a_call_ends_the_model_is_told(project: Path, call: Any, s
 
 
 @pytest.mark.parametrize("arguments", [{"q": "a"}, "", None, '{"q":'], ids=["object", "empty", "null", "cut"])
-async def test_oa_05_odd_arguments_survive_the_next_request(project: Path, arguments: Any) -> None:
+async def test_oa_05_odd_arguments_survive_the_next_request(project: Path, arguments: Any, stream: bool) -> None:
     raw_call = {"id": "c", "type": "function", "function": {"name": "dated", "arguments": arguments}}
-    async with serving([completion(None, calls=[raw_call]), "ok"], tools=["my_agents:dated"]) as (adapter, model):
+    script = [completion(None, calls=[raw_call]), "ok"]
+    async with serving(script, stream=stream, tools=["my_agents:dated"]) as (adapter, model):
         (turn,) = await say(adapter, "x")
     sent = model.bodies[1]["messages"][1]["tool_calls"][0]["function"]["arguments"]
     assert json.loads(sent) == (arguments if isinstance(arguments, dict) else {})
