@@ -1,13 +1,12 @@
 """An attempt's whole evidence as a JSON value, for programs; also what JSON has no word for is kept readable.
 
-A float that is no number is written `{"$float": "NaN"}`, bytes `{"$base64": "…"}`; what nobody reported is absent.
+A float that is no number is written `{"$number": "nan"}`, bytes `{"$base64": "…"}`; what nobody reported is absent.
 """
 
 from __future__ import annotations
 
 import base64
 import dataclasses
-import json
 import math
 from collections.abc import Mapping
 from enum import Enum
@@ -35,7 +34,7 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else {"$float": json.dumps(value)}
+        return value if math.isfinite(value) else {"$number": repr(value)}
     if isinstance(value, bytes):
         return {"$base64": base64.b64encode(value).decode("ascii")}
     if isinstance(value, Mapping):

@@ -19,8 +19,8 @@ from evalfleet.reports.json_text import to_json
     [
         (9007199254740993, 9007199254740993),
         (True, True),
-        (float("nan"), {"$float": "NaN"}),
-        (float("-inf"), {"$float": "-Infinity"}),
+        (float("nan"), {"$number": "nan"}),
+        (float("-inf"), {"$number": "-inf"}),
         (b"\x00\xff", {"$base64": "AP8="}),
         ((1, None), [1, None]),
         ({"a": {1: "x"}}, {"a": {"1": "x"}}),
