@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any, cast
 
 
@@ -30,7 +31,7 @@ def count(value: Any) -> int | None:
 
 def amount(value: Any) -> float | None:
     """`value` as a finite number that is not negative."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= sys.float_info.max:
         return None
     return float(value)
 

@@ -30,6 +30,7 @@ def test_a_count(value: Any, counted: int | None) -> None:
         ("1", None),
         (float("inf"), None),
         (float("nan"), None),
+        (10**400, None),
     ],
 )
 def test_an_amount(value: Any, read: float | None) -> None:
