@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 PROGRAM = Path(sys.executable).with_name("orchestrate")
+RUN = re.compile(r"^run (\w+)\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,8 @@ class Command:
     async def run_id(self) -> str:
         """The id of the run that a `submit` made, as soon as it says so."""
         while True:
-            for line in self.said.splitlines(keepends=True):
-                if line.startswith("run ") and line.endswith("\n"):
-                    return line.split()[1]
+            if (line := RUN.search(self.said)) is not None:
+                return line[1]
             if self.over:
                 raise AssertionError(f"orchestrate ended with {self._process.returncode}: {self.said or self.printed}")
             await asyncio.sleep(0.01)
