@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from evalfleet.api.holders import seen_from_here
 from evalfleet.api.options import CaseFilter
 from evalfleet.api.session import Session
 from evalfleet.errors import ConfigurationError
@@ -43,10 +44,11 @@ class RunHandle:
         await self._session.close()
 
     async def info(self) -> RunInfo:
-        return await self._session.reader.find_run(self._run)
+        return seen_from_here(await self._session.reader.find_run(self._run))
 
     async def aggregate(self) -> RunAggregate:
-        return await self._session.reader.aggregate(self._run)
+        aggregate = await self._session.reader.aggregate(self._run)
+        return replace(aggregate, run=seen_from_here(aggregate.run))
 
     async def progress(self) -> RunProgress | None:
         return await self._session.reader.progress(self._run)

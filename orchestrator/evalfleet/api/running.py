@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import sys
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from evalfleet.api.blueprint import RunBlueprint
+from evalfleet.api.holders import is_dead, this_process
 from evalfleet.api.inline import Claiming, Observer, run_inline
 from evalfleet.errors import RunHeld
-from evalfleet.model.ids import run_id_from
 from evalfleet.model.report import RunInfo
 from evalfleet.plugins import ray_engine
-from evalfleet.ports import Holder, Random
-from evalfleet.processes import process_alive
+from evalfleet.ports import Random
 from evalfleet.scheduling.coordinator import RunEnd
 from evalfleet.scheduling.state import Adoption
 from evalfleet.store.lifecycle import release
@@ -62,23 +59,18 @@ async def carry_out(blueprint: RunBlueprint, claiming: Claiming, place: Place, o
 
 def first_claim(random: Random) -> Claiming:
     """The claim of a run that nobody can hold yet."""
-    return Claiming(holder=_holder(random))
+    return Claiming(holder=this_process(random))
 
 
 def resumed_claim(info: RunInfo, random: Random, *, steal: bool) -> Claiming:
     """The claim of a resumed run: a holder that is known to be dead is not waited for."""
     holder = info.holder
     if holder is None:
-        return Claiming(holder=_holder(random), takeover=True)
-    dead = holder.get("host") == socket.gethostname() and not process_alive(int(holder.get("pid", 0)))
-    if dead:
+        return Claiming(holder=this_process(random), takeover=True)
+    if is_dead(info):
         # Its workers die with it, so nothing of it can act any more.
-        return Claiming(holder=_holder(random), takeover=True, steal=steal, instead_of=str(holder["id"]))
-    return Claiming(holder=_holder(random), adoption=Adoption.LEASE, takeover=True, steal=steal)
-
-
-def _holder(random: Random) -> Holder:
-    return Holder(id=run_id_from(random.bits(50)), host=socket.gethostname(), pid=os.getpid())
+        return Claiming(holder=this_process(random), takeover=True, steal=steal, instead_of=str(holder["id"]))
+    return Claiming(holder=this_process(random), adoption=Adoption.LEASE, takeover=True, steal=steal)
 
 
 def debugged() -> bool:
