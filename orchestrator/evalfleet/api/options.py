@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from evalfleet.model.verdict import CaseStatus
 
@@ -43,8 +44,12 @@ class SubmitOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeOptions:
-    """How a run goes on. `retry` reopens cases of these statuses; `steal` takes a run from a live coordinator."""
+    """How a run goes on. `retry` reopens cases of these statuses; `steal` takes a run from a live coordinator.
 
+    `project` is where the project lies now, when it is not where it was planned.
+    """
+
+    project: Path | None = None
     overrides: Mapping[str, str] = field(default_factory=dict[str, str])
     retry: tuple[CaseStatus, ...] = ()
     steal: bool = False

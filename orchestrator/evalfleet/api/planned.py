@@ -27,9 +27,13 @@ from evalfleet.store.planned import NewRun, PlannedDataset, Presettled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a run was asked for: enough to plan it again when it is resumed. `experiment` is an absolute path."""
+    """What a run was asked for: enough to plan it again when it is resumed.
+
+    `experiment` is an absolute path, `in_project` the same relative to the project.
+    """
 
     experiment: str
+    in_project: str
     prefixes: tuple[str, ...]
     arms: tuple[str, ...]
     overrides: Mapping[str, str]
@@ -37,8 +41,10 @@ class Request:
 
     @classmethod
     def of(cls, experiment: Path, prefixes: Sequence[str], options: PlanOptions) -> Request:
+        path = experiment.resolve()
         return cls(
-            experiment=str(experiment.resolve()),
+            experiment=str(path),
+            in_project=path.relative_to(find_project(path)).as_posix(),
             prefixes=tuple(prefixes),
             arms=options.arms,
             overrides=dict(options.overrides),
@@ -48,6 +54,7 @@ class Request:
     def as_json(self) -> dict[str, Any]:
         return {
             "experiment": self.experiment,
+            "in_project": self.in_project,
             "prefixes": list(self.prefixes),
             "arms": list(self.arms),
             "overrides": dict(self.overrides),
@@ -55,9 +62,12 @@ class Request:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Request:
+    def from_json(cls, value: Mapping[str, Any], project: Path | None = None) -> Request:
+        """The recorded request, of the project where it lies now if that is elsewhere."""
+        in_project = str(value["in_project"])
         return cls(
-            experiment=value["experiment"],
+            experiment=value["experiment"] if project is None else str(project.resolve() / in_project),
+            in_project=in_project,
             prefixes=tuple(value["prefixes"]),
             arms=tuple(value["arms"]),
             overrides=dict(value["overrides"]),

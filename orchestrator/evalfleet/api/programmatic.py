@@ -11,7 +11,8 @@ from typing import Any, Self, TypedDict, Unpack
 from evalfleet.api.handle import RunHandle
 from evalfleet.api.options import CaseFilter, SubmitOptions
 from evalfleet.api.portal import Portal
-from evalfleet.api.runs import open_run, submit, watch
+from evalfleet.api.runs import open_run, watch
+from evalfleet.api.starting import submit
 from evalfleet.model.assertion import AssertionRow
 from evalfleet.model.report import AttemptDetail, CaseView, RunProgress
 from evalfleet.model.turn import TurnRecord

@@ -39,3 +39,14 @@ def cancelled_by_signals(note: Callable[[str], None]) -> Generator[None, None, N
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def plain_interrupts() -> Generator[None, None, None]:
+    """While somebody is asked a question, the first Ctrl-C already raises KeyboardInterrupt."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

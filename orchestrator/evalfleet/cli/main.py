@@ -38,7 +38,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "runs": ("runs", "List runs, newest first."),
     "show": ("show", "List a run's cases, or show one with its evidence."),
     "report": ("report", "Write a run's report as text, JSON, Markdown or JUnit."),
-    "db": ("db", "The record store: its schema and its address."),
+    "export": ("export", "Write a run with all its evidence into one file."),
+    "import": ("import_run", "Read an exported run into this record store."),
+    "db": ("db", "The record store: its schema, its address, its garbage."),
     "doctor": ("doctor", "Look at everything that a run needs on this machine."),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,13 +19,16 @@ REPORTS = "reports"
 
 
 @contextmanager
-def telling_how_to_resume(application: Application) -> Generator[Callable[[str], None], None, None]:
-    """Prints a run's id when it is created, and when the run is then interrupted how to go on with it."""
+def telling_how_to_resume(
+    application: Application, more: Sequence[str] = ()
+) -> Generator[Callable[[str], None], None, None]:
+    """Prints a run's id when it is created, `more` after it, and how to go on with the run when it is interrupted."""
     known: list[str] = []
 
     def created(run: str) -> None:
         known.append(run)
-        application.note(f"run {run}")
+        for line in (f"run {run}", *more):
+            application.note(line)
 
     try:
         yield created

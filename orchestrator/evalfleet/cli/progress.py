@@ -47,10 +47,6 @@ class ProgressDisplay:
         self._last: float | None = None
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal and not self._hidden:
-            columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
-            self._bar = Progress(*columns, console=self._console, transient=True, refresh_per_second=4)
-            self._bar.start()
         return self
 
     def __exit__(
@@ -63,13 +59,17 @@ class ProgressDisplay:
         """Show the newest counters."""
         if self._hidden:
             return
-        if self._bar is not None:
-            self._draw(self._bar, progress)
+        if self._console.is_terminal:
+            self._draw(progress)
         elif self._last is None or progress.at - self._last >= LINE_EVERY_SECONDS:
             self._last = progress.at
             self._console.print(progress_line(progress), soft_wrap=True)
 
-    def _draw(self, bar: Progress, progress: RunProgress) -> None:
-        if self._task is None:
-            self._task = bar.add_task("", total=progress.total)
-        bar.update(self._task, completed=progress.settled, total=progress.total, description=counters(progress))
+    def _draw(self, progress: RunProgress) -> None:
+        if self._bar is None or self._task is None:
+            # only now: until the run begins somebody may be asked a question in this place
+            columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
+            self._bar = Progress(*columns, console=self._console, transient=True, refresh_per_second=4)
+            self._bar.start()
+            self._task = self._bar.add_task("", total=progress.total)
+        self._bar.update(self._task, completed=progress.settled, total=progress.total, description=counters(progress))

@@ -11,6 +11,7 @@ from evalfleet.api.options import CaseFilter, DeleteOptions, PlanOptions, Resume
 from evalfleet.api.preview import Preview
 from evalfleet.model.report import AttemptDetail, AttemptView, CaseView, RunInfo, RunProgress
 from evalfleet.reports.model import ReportModel
+from evalfleet.store.planned import UnfinishedRun
 
 Observer = Callable[[RunProgress], None]
 
@@ -60,6 +61,7 @@ class Api(Protocol):
         options: SubmitOptions,
         observer: Observer | None = None,
         on_created: Callable[[str], None] | None = None,
+        on_unfinished: Callable[[UnfinishedRun], bool] | None = None,
     ) -> RunHandle: ...
 
     async def try_(
@@ -78,6 +80,18 @@ class Api(Protocol):
         ...
 
     async def delete(self, run: str, options: DeleteOptions) -> str: ...
+
+    async def export(self, run: str, target: Path | None = None) -> tuple[str, Path]:
+        """Write the run into one file; its full id and the file."""
+        ...
+
+    async def import_(self, file: Path) -> str:
+        """Read an exported run; its id."""
+        ...
+
+    async def collect_garbage(self, *, tries_older_than: float) -> Sequence[str]:
+        """Delete runs of `orchestrate try` older than so many days; their ids."""
+        ...
 
     async def open_run(self, prefix: str) -> RunHandle: ...
 

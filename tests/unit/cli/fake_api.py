@@ -36,6 +36,7 @@ from evalfleet.plugins import adapter_factories
 from evalfleet.processes import SystemSpawner
 from evalfleet.reports.classes import class_of
 from evalfleet.reports.model import ReportModel, build_report
+from evalfleet.store.planned import UnfinishedRun
 
 
 @dataclass
@@ -127,6 +128,8 @@ class FakeApi:
     fail: BaseException | None = None
     reported: Sequence[RunProgress] = ()
     interrupted: bool = False
+    unfinished: UnfinishedRun | None = None
+    went_on: bool | None = None
 
     def act(self, *call: Any) -> None:
         self.calls.append(call)
@@ -152,8 +155,11 @@ class FakeApi:
         options: SubmitOptions,
         observer: Observer | None = None,
         on_created: Callable[[str], None] | None = None,
+        on_unfinished: Callable[[UnfinishedRun], bool] | None = None,
     ) -> RunHandle:
         self.act("submit", experiment.name, tuple(prefixes), options)
+        if self.unfinished is not None and on_unfinished is not None:
+            self.went_on = on_unfinished(self.unfinished)
         if on_created is not None:
             on_created(self.known[0].id)
         if self.interrupted:
@@ -185,6 +191,20 @@ class FakeApi:
     async def delete(self, run: str, options: DeleteOptions) -> str:
         self.act("delete", run, options)
         return (await self.open_run(run)).id
+
+    async def export(self, run: str, target: Path | None = None) -> tuple[str, Path]:
+        self.act("export", run, target)
+        path = target or Path(f"{run}.evalfleet")
+        path.write_bytes(b"12345")
+        return (await self.open_run(run)).id, path
+
+    async def import_(self, file: Path) -> str:
+        self.act("import", file.name)
+        return self.known[0].id
+
+    async def collect_garbage(self, *, tries_older_than: float) -> Sequence[str]:
+        self.act("gc", tries_older_than)
+        return [run.id for run in self.known]
 
     async def open_run(self, prefix: str) -> RunHandle:
         found = [run for run in self.known if run.id.startswith(prefix)]

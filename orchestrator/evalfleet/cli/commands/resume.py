@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -22,6 +23,11 @@ REOPENED = (CaseStatus.ERRORED, CaseStatus.FAILED, CaseStatus.BLOCKED)
 @options.set_option
 @options.status_option("--retry", among=REOPENED, help="Run settled cases of this status again; may be repeated.")
 @click.option("--steal", is_flag=True, help="Take the run from a coordinator that still seems alive.")
+@click.option(
+    "--project",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where the project lies, when it is not where the run was planned.",
+)
 @click.option("--inline", is_flag=True, help="Run in this process, without Ray.")
 @options.address_option
 @options.workers_option

@@ -13,6 +13,7 @@ from evalfleet.cli.application import Application, pass_application
 from evalfleet.cli.detached import submit_detached
 from evalfleet.cli.outcome import conclude, telling_how_to_resume
 from evalfleet.cli.progress import ProgressDisplay
+from evalfleet.cli.unfinished import UnfinishedChoice
 from evalfleet.reports.exit_code import ExitCode
 
 
@@ -22,6 +23,11 @@ from evalfleet.reports.exit_code import ExitCode
 @options.set_option
 @options.arm_option
 @click.option("--reuse", is_flag=True, help="Carry results of unchanged cases from earlier runs.")
+@click.option(
+    "--resume-unfinished",
+    is_flag=True,
+    help="Go on with a run of the same definitions that never ended.",
+)
 @click.option("--wait/--detach", "wait", default=True, help="Wait for the end, or return once the run is on its way.")
 @click.option("--allow-empty", is_flag=True, help="A selection without cases is no error.")
 @click.option("--inline", is_flag=True, help="Run in this process, without Ray.")
@@ -45,7 +51,11 @@ def command(
 async def _submit(
     application: Application, experiment: Path, prefixes: tuple[str, ...], chosen: SubmitOptions
 ) -> ExitCode:
-    with telling_how_to_resume(application) as created, ProgressDisplay(hidden=application.json) as display:
-        run = await application.api.submit(experiment, prefixes, chosen, display.update, created)
+    unfinished = UnfinishedChoice(application, resume=chosen.resume_unfinished)
+    with (
+        telling_how_to_resume(application, unfinished.lines) as created,
+        ProgressDisplay(hidden=application.json) as display,
+    ):
+        run = await application.api.submit(experiment, prefixes, chosen, display.update, created, unfinished)
     async with run:
         return await conclude(application, run)

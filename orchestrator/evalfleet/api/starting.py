@@ -1,0 +1,187 @@
+"""Starting runs and going on with them: from what was asked for to a run that has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from evalfleet.api.handle import RunHandle
+from evalfleet.api.history import load_history
+from evalfleet.api.inline import Observer
+from evalfleet.api.options import PlanOptions, ResumeOptions, SubmitOptions
+from evalfleet.api.planned import Request, blueprint_of, new_run, plan_request
+from evalfleet.api.running import Place, carry_out, debugged, first_claim, resumed_claim
+from evalfleet.api.session import Session
+from evalfleet.errors import ConfigurationError, DefinitionError, Problem
+from evalfleet.model.ids import run_id_from
+from evalfleet.model.report import RunInfo
+from evalfleet.model.verdict import RunKind, RunStatus
+from evalfleet.planning.definition_digests import changed_definition
+from evalfleet.planning.plan import Plan
+from evalfleet.planning.reuse import NoHistory
+from evalfleet.randomness import SystemRandom
+from evalfleet.settings import Settings
+from evalfleet.store import lifecycle
+from evalfleet.store.connection import connect
+from evalfleet.store.creation import create_run
+from evalfleet.store.history import unfinished_run
+from evalfleet.store.planned import UnfinishedRun
+
+OnCreated = Callable[[str], None]
+OnUnfinished = Callable[[UnfinishedRun], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Who is told what happens; all may be None."""
+
+    observer: Observer | None
+    on_created: OnCreated | None
+    on_unfinished: OnUnfinished | None = None
+
+    def created(self, run: str) -> None:
+        if self.on_created is not None:
+            self.on_created(run)
+
+    def goes_on(self, found: UnfinishedRun, options: SubmitOptions) -> bool:
+        """Whether to go on with an unfinished run, by the options or by who is asked."""
+        asked = self.on_unfinished is not None and self.on_unfinished(found)
+        return asked or options.resume_unfinished
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A plan that is to be carried out: what was asked for, where, and who is told."""
+
+    plan: Plan
+    request: Request
+    place: Place
+    told: _Told
+
+
+async def submit(
+    experiment: Path,
+    prefixes: Sequence[str] = (),
+    options: SubmitOptions | None = None,
+    observer: Observer | None = None,
+    on_created: OnCreated | None = None,
+    on_unfinished: OnUnfinished | None = None,
+) -> RunHandle:
+    """Plan an experiment and run it to the end; `on_created` is told the run's id as soon as it exists.
+
+    `on_unfinished` is told of a run of the same definitions that never ended, and answers whether to go on with
+    it instead. Raises DefinitionError for everything that is wrong with the definitions, ConfigurationError,
+    StoreError or InfrastructureError. Failed criteria do not raise. Cancelling the task drains the run.
+    """
+    chosen = options or SubmitOptions()
+    told = _Told(observer, on_created, on_unfinished)
+    return await _start(experiment, prefixes, chosen, RunKind.SWEEP, told)
+
+
+async def try_(
+    experiment: Path,
+    prefixes: Sequence[str] = (),
+    options: SubmitOptions | None = None,
+    observer: Observer | None = None,
+    on_created: OnCreated | None = None,
+) -> RunHandle:
+    """As `submit`, in this process and without Ray, so that breakpoints work; the run is hidden and never reused."""
+    chosen = replace(options or SubmitOptions(), inline=True, address=None)
+    return await _start(experiment, prefixes, chosen, RunKind.TRY, _Told(observer, on_created))
+
+
+async def _start(
+    experiment: Path, prefixes: Sequence[str], options: SubmitOptions, kind: RunKind, told: _Told
+) -> RunHandle:
+    settings = Settings.from_environment()
+    place = _place(options, settings)
+    narrowed = PlanOptions(overrides=options.overrides, arms=options.arms, allow_empty=options.allow_empty)
+    request = Request.of(experiment, prefixes, narrowed)
+    work = _Work(await plan_request(request), request, place, told)
+    session = await Session.open(settings)
+    try:
+        found = await _unfinished(session, work.plan) if kind is RunKind.SWEEP else None
+        if found is not None and told.goes_on(found, options):
+            info = await session.reader.find_run(found.id)
+            told.created(info.id)
+            await _go_on(session, work, info, steal=False)
+            return RunHandle(session, info.id)
+        run = await _begin(session, work, options, kind)
+    except BaseException:
+        await session.close()
+        raise
+    return RunHandle(session, run)
+
+
+async def resume(run: str, options: ResumeOptions | None = None, observer: Observer | None = None) -> RunHandle:
+    """Go on with a run over what is not settled.
+
+    Raises DefinitionError (`DEFINITION_CHANGED`) naming what changed since the run was planned, RunHeld when
+    another coordinator works on it, ConfigurationError when there is nothing to go on with.
+    """
+    chosen = options or ResumeOptions()
+    session = await Session.open()
+    try:
+        info = await session.reader.find_run(run)
+        request = Request.from_json(info.lock["request"], chosen.project)
+        plan = await plan_request(replace(request, overrides={**request.overrides, **chosen.overrides}))
+        _check_unchanged(info, plan)
+        if chosen.retry:
+            await lifecycle.reopen(
+                session.url, info.id, chosen.retry, who=lifecycle.current_user(), why="resume --retry"
+            )
+        elif info.status is RunStatus.COMPLETED:
+            raise ConfigurationError(f"run {info.id} is completed; --retry errored runs its errored cases again")
+        work = _Work(plan, request, _place(chosen, session.settings), _Told(observer, None))
+        await _go_on(session, work, info, steal=chosen.steal)
+    except BaseException:
+        await session.close()
+        raise
+    return RunHandle(session, info.id)
+
+
+async def _unfinished(session: Session, plan: Plan) -> UnfinishedRun | None:
+    async with await connect(session.url, autocommit=True) as connection:
+        return await unfinished_run(connection, str(plan.project), plan.digest)
+
+
+async def _begin(session: Session, work: _Work, options: SubmitOptions, kind: RunKind) -> str:
+    """Create the run and carry it out, unless the same request has made it before; its id."""
+    plan, random = work.plan, SystemRandom()
+    reuse = options.reuse or plan.experiment.reuse == "settled"
+    history = await load_history(session.url, plan) if reuse and kind is RunKind.SWEEP else NoHistory()
+    planned = new_run(plan, work.request, run_id_from(random.bits(50)), kind, history)
+    made = await create_run(session.url, replace(planned, idempotency_key=options.idempotency_key))
+    work.told.created(made.id)
+    if made.created:
+        blueprint = blueprint_of(plan, work.request, made.id, session.settings, session.url)
+        debugging = kind is RunKind.TRY and debugged()
+        await carry_out(replace(blueprint, debugging=debugging), first_claim(random), work.place, work.told.observer)
+    return made.id
+
+
+async def _go_on(session: Session, work: _Work, info: RunInfo, *, steal: bool) -> None:
+    blueprint = blueprint_of(work.plan, work.request, info.id, session.settings, session.url)
+    await carry_out(blueprint, resumed_claim(info, SystemRandom(), steal=steal), work.place, work.told.observer)
+
+
+def _place(options: SubmitOptions | ResumeOptions, settings: Settings) -> Place:
+    """Where the run is carried out. Raises ConfigurationError for a cluster that can't reach the record store."""
+    address = None if options.inline else options.address or settings.ray_address
+    if address is not None and settings.database_url is None:
+        raise ConfigurationError(
+            "a run on a cluster needs a record store that the cluster can reach: set EVALFLEET_DATABASE_URL"
+        )
+    return Place(inline=options.inline, address=address, workers=options.workers, lanes=options.lanes)
+
+
+def _check_unchanged(info: RunInfo, plan: Plan) -> None:
+    changed = changed_definition(info.lock["definition"], plan.digests)
+    if not changed:
+        return
+    hint = "undo the change, or submit a new run; --reuse carries what is unchanged"
+    problems = [
+        Problem("DEFINITION_CHANGED", f"{name} changed since run {info.id} was planned", hint=hint) for name in changed
+    ]
+    raise DefinitionError("DEFINITION_CHANGED", problems)
