@@ -19,6 +19,7 @@ from evalfleet.store.server import Server
 from tests.integration.scheduling.working import LANES, SECONDS, Starts, work
 from tests.integration.store.samples import a_run
 from tests.integration.store.sql import execute, one
+from tests.postgres import database_url
 
 CASES = 80
 ME = Holder(id="me", host="here", pid=1)
@@ -37,9 +38,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 async def url(server: Server, request: pytest.FixtureRequest) -> str:
     """The URL of a new database of that server."""
     name = "t_" + hashlib.sha256(request.node.name.encode()).hexdigest()[:8]
-    where = f"{server.user}:{server.password()}@/%s?host={quote(str(server.sockets), safe='')}"
-    await execute(f"postgresql://{where % 'postgres'}", f"CREATE DATABASE {name}")
-    url = f"postgresql://{where % name}"
+    main = f"postgresql://{server.user}:{server.password()}@/postgres?host={quote(str(server.sockets), safe='')}"
+    await execute(main, f"CREATE DATABASE {name}")
+    url = database_url(main, name)
     await ensure_schema(url)
     return url
 
