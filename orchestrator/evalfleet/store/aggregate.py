@@ -77,8 +77,8 @@ async def _count_attempts(connection: Connection, tallies: dict[int, _Tally], gi
         tokens_in, tokens_out, unknown_usage, cost, unknown_cost, earned = row[7:]
         tally = tallies[arm]
         tally.attempts += attempts
-        tally.input_tokens += tokens_in
-        tally.output_tokens += tokens_out
+        tally.input_tokens += int(tokens_in)
+        tally.output_tokens += int(tokens_out)
         tally.unknown_usage += unknown_usage
         tally.cost_usd += cost
         tally.unknown_cost += unknown_cost
@@ -131,11 +131,11 @@ def _each_its_own_eval(tallies: dict[int, _Tally]) -> None:
 
 
 def _class(how: str, verdict: str | None, kind: str | None) -> str:
-    """The exclusive class of a settled case."""
+    """The exclusive class of a settled case. An attempt without a verdict settles only a case that was given up."""
     if how not in ("attempt", "carried"):
         return how
-    if verdict != "errored":
-        return str(verdict)
+    if verdict not in ("errored", None):
+        return verdict
     return "errored_own" if kind in _OWN else "errored_other"
 
 

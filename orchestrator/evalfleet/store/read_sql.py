@@ -42,8 +42,8 @@ SELECT arm, settles, outcome::text, verdict::text, kind::text, score_state::text
 FROM (
     SELECT arm, settles, outcome, verdict, kind, score_state,
            count(*) AS attempts,
-           coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
-           coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
+           coalesce(sum(input_tokens), 0) AS input_tokens,
+           coalesce(sum(output_tokens), 0) AS output_tokens,
            count(*) FILTER (WHERE input_tokens IS NULL OR output_tokens IS NULL OR unknown_calls > 0) AS unknown_usage,
            coalesce(sum(coalesce(cost_usd, estimated_usd)), 0)::float8 AS cost_usd,
            count(*) FILTER (WHERE cost_usd IS NULL AND estimated_usd IS NULL) AS unknown_cost,

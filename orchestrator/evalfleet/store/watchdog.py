@@ -58,7 +58,7 @@ def stop(directory: Path, path: str) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, how)
         for _ in range(int(_STOP_SECONDS / _STOP_LOOK_SECONDS)):
-            if postmaster(directory) is None:
+            if postmaster(directory) != pid:
                 return
             select.select((), (), (), _STOP_LOOK_SECONDS)
 

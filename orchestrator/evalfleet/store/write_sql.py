@@ -132,12 +132,12 @@ WITH fresh AS (
     RETURNING ordinal, attempt, verdict
 ), blocks AS ({_BLOCKS}), counted AS (
     UPDATE runs r
-    SET attempts = r.attempts + n.attempts, tokens = r.tokens + n.tokens,
+    SET attempts = r.attempts + n.attempts, tokens = least(r.tokens + n.tokens, 9223372036854775807),
         failures = r.failures + (SELECT count(*) FROM settled WHERE verdict = 'errored'),
         spent_usd = r.spent_usd + n.spent_usd, unknown_cost = r.unknown_cost + n.unknown_cost
     FROM (
         SELECT count(*) AS attempts,
-               coalesce(sum(input_tokens + output_tokens), 0) AS tokens,
+               coalesce(sum(input_tokens::numeric + output_tokens), 0) AS tokens,
                coalesce(sum(coalesce(cost_usd, estimated_usd)), 0) AS spent_usd,
                count(*) FILTER (WHERE cost_usd IS NULL AND estimated_usd IS NULL) AS unknown_cost
         FROM inserted
