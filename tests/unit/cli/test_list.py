@@ -72,3 +72,34 @@ def test_a_broken_row_names_its_line(shell: Shell, project: Path) -> None:
 def test_a_folder_without_evals_says_what_to_do(shell: Shell, tmp_path: Path) -> None:
     assert shell("list", "--project", str(tmp_path)) == 2
     assert "(orchestrate init writes one)" in shell.err
+
+
+def test_lint_warns_and_refuses_nothing(shell: Shell, project: Path) -> None:
+    evals = project / "evals"
+    (evals / "rows.jsonl").write_text('{"a": 1}\n{"a": 2}\n{"a": 1}\n{"a": 2}\n')
+    (evals / "keyed.eval.py").write_text(
+        SQL.replace('"rows.jsonl"', '"keyed.jsonl", id="name"').replace("sql", "keyed")
+    )
+    (evals / "keyed.jsonl").write_text('{"name": "x", "a": 1}\n{"name": "y", "a": 1}\n')
+    (evals / "forgotten_eval.py").write_text(WEATHER)
+    (evals / "shapes.py").write_text("from evalfleet.planning.define import define_eval\nmake = define_eval\n")
+    assert shell("list", "--project", str(project), "--lint", "--json") == 0
+    warnings = [value["warning"] for value in shell.values if "warning" in value]
+    assert [(Path(each["file"]).name, each["line"], each["code"]) for each in warnings] == [
+        ("keyed.eval.py", 5, "NO_DESCRIPTION"),
+        ("keyed.jsonl", 2, "REPEATED_ROW"),
+        ("sql.eval.py", 5, "NO_DESCRIPTION"),
+        ("rows.jsonl", None, "ROWS_NAMED_BY_POSITION"),
+        ("rows.jsonl", 3, "REPEATED_ROW"),
+        ("forgotten_eval.py", 4, "OVERLOOKED_FILE"),
+    ]
+    assert "the one on line 1 does, and 1 more repeat others" in warnings[4]["message"]
+    assert warnings[5]["hint"] == "call it forgotten.eval.py"
+
+
+def test_lint_says_so_when_there_is_nothing_to_say(shell: Shell, project: Path) -> None:
+    assert shell("list", "wea", "--project", str(project), "--lint") == 0
+    assert "warning:" not in shell.out
+    assert shell.err == "1 eval, 1 case for each arm and repetition, 0 warnings\n"
+    assert shell("list", "sql", "--project", str(project), "--lint") == 0
+    assert f"warning: {project}/evals/sql.eval.py:5: the eval 'sql' has no description" in shell.out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from evalfleet.errors import ConfigurationError
 from evalfleet.model.definition import EvalDefinition
 from evalfleet.planning.dataset import Dataset
 from evalfleet.planning.discover import Catalog, discover, find_project
-from evalfleet.reports.figures import count
+from evalfleet.planning.lint import lint
+from evalfleet.reports.figures import count, counted
 from evalfleet.reports.tables import columns
 from evalfleet.reports.visible import visible_line
 
@@ -29,22 +31,27 @@ HEADERS = ("eval", "style", "rows", "tags", "description")
     default=".",
     help="Where to look for it.",
 )
+@click.option("--lint", "linted", is_flag=True, help="Warn about what is legal and probably not meant.")
 @options.json_option
 @pass_application
-def command(application: Application, prefixes: tuple[str, ...], project: Path) -> None:
+def command(application: Application, prefixes: tuple[str, ...], project: Path, linted: bool) -> None:
     """List the evals of the project here or above, or only those whose ids start with a PREFIX.
 
     Imports every eval file and reads every dataset, so everything that is wrong with them is reported.
     """
     catalog = discover(find_project(project))
-    rows = [_row(catalog, definition) for definition in _chosen(catalog, prefixes)]
+    chosen = _chosen(catalog, prefixes)
+    rows = [_row(catalog, definition) for definition in chosen]
+    warnings = list(lint(catalog, chosen)) if linted else []
     if application.json:
-        for row in rows:
-            application.value(row)
+        for value in (*rows, *({"warning": asdict(warning)} for warning in warnings)):
+            application.value(value)
         return
     application.lines(columns(HEADERS, [_cells(row) for row in rows]))
+    application.lines(visible_line(f"warning: {warning}") for warning in warnings)
     cases = sum(row["rows"] or 1 for row in rows)
-    application.note(f"{count(len(rows))} evals, {count(cases)} cases for each arm and repetition")
+    said = f"{counted(len(rows), 'eval')}, {counted(cases, 'case')} for each arm and repetition"
+    application.note(f"{said}, {counted(len(warnings), 'warning')}" if linted else said)
 
 
 def _chosen(catalog: Catalog, prefixes: Sequence[str]) -> list[EvalDefinition]:
