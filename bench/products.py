@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import socket
 import sys
 import time
@@ -130,7 +132,7 @@ def running_ray(bench: Bench, temporary: Path) -> Generator[str]:
     running = bench.start(argv, Path.cwd())
     bench.servers["ray"] = running.account
     try:
-        _wait_port(port, running)
+        _wait_started(running)
         yield f"127.0.0.1:{port}"
     finally:
         del bench.servers["ray"]
@@ -156,21 +158,19 @@ def _first_line(running: Running) -> str:
 
 
 def _free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
+    """Free ports below those that the system hands out by itself: until Ray listens there, nobody else may."""
+    found: list[int] = []
+    for port in random.sample(range(20_000, 30_000), 100):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+    return found[:count]
 
 
-def _wait_port(port: int, running: Running) -> None:
+def _wait_started(running: Running) -> None:
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline and running.account.ended() is None:
-        if "ray start" in running.out.read_text() or "runtime started" in running.out.read_text():
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    return
+        if "Ray runtime started" in running.out.read_text():
+            return
         time.sleep(0.1)
     raise CommandFailed(f"Ray did not start: {running.err.read_text()[-400:]}")
