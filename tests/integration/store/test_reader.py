@@ -140,6 +140,30 @@ async def test_classes_are_exclusive_and_sum_to_the_plan(database: str) -> None:
     await recorder.close()
 
 
+async def test_a_case_given_up_after_lost_attempts_counts_as_errored(database: str) -> None:
+    run, recorder = await claimed(database, [(a_case(n), None) for n in range(2)])
+    died = LostAttempt(101, 0, "w1", FailureKind.WORKER, "WORKER_DIED", 1_760_000_000.0, True)
+    await recorder.commit(CommitBatch(lost=(died,)))
+    given_up = SettleWithout(0, Settlement.ATTEMPT, Verdict.ERRORED, None, None, 101)
+    await recorder.commit(CommitBatch(settled=(given_up,)))
+    await recorder.commit(batch(run, evidence(102, 1)))
+    async with reading(database) as reader:
+        arm = (await reader.aggregate("r1")).arms[0]
+    assert (arm.passed, arm.errored_other, arm.pending) == (1, 1, 0)
+    await recorder.close()
+
+
+async def test_the_largest_counts_add_up(database: str) -> None:
+    run, recorder = await claimed(database, [(a_case(n), None) for n in range(3)])
+    most = Usage(input_tokens=2**63 - 1, output_tokens=2**63 - 1)
+    done = await recorder.commit(batch(run, *(evidence(101 + n, n, usage=most) for n in range(3))))
+    assert done.settled == {101, 102, 103}
+    async with reading(database) as reader:
+        arm = (await reader.aggregate("r1")).arms[0]
+    assert (arm.input_tokens, arm.output_tokens, arm.passed) == (3 * (2**63 - 1), 3 * (2**63 - 1), 3)
+    await recorder.close()
+
+
 _CLASSES = (
     "passed", "failed", "errored_own", "errored_other", "skipped", "blocked", "not_needed", "cancelled", "pending",
 )  # fmt: skip
