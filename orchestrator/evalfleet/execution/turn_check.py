@@ -42,6 +42,9 @@ INTEGER_BITS = 1024
 #: What a counter of the record can hold.
 _COUNT_LIMIT = 1 << 63
 
+#: US dollars of one turn: more is no price, and the sums over all turns of all runs stay finite.
+_COST_LIMIT = 1e12
+
 _SCALARS = frozenset({str, bool, float, type(None), type(MISSING)})
 _CHANNELS = frozenset(Channel)
 _COUNTS = (
@@ -293,8 +296,8 @@ def _check_usage(usage: Usage) -> None:
     if type(usage.unknown_calls) is not int or not 0 <= usage.unknown_calls < _COUNT_LIMIT:
         raise InvalidTurn("must be a count from 0 to 2**63 - 1", "usage.unknown_calls")
     cost = usage.cost_usd
-    if cost is not None and (type(cost) not in (int, float) or not 0 <= cost < float("inf")):
-        raise InvalidTurn("must be a finite amount of 0 or more", "usage.cost_usd")
+    if cost is not None and (type(cost) not in (int, float) or not 0 <= cost <= _COST_LIMIT):
+        raise InvalidTurn("must be an amount from 0 to 1e12", "usage.cost_usd")
 
 
 def _coverage(coverage: object) -> Mapping[Channel, CoverageEntry]:

@@ -129,8 +129,10 @@ class Hostile:
         (Turn(usage=Usage(output_tokens=1.5)), "usage.output_tokens: must be a count"),  # type: ignore[arg-type]
         (Turn(usage=Usage(requests=2**63)), "usage.requests: must be a count"),
         (Turn(usage=Usage(unknown_calls=None)), "usage.unknown_calls: must be a count"),  # type: ignore[arg-type]
-        (Turn(usage=Usage(cost_usd=float("nan"))), "usage.cost_usd: must be a finite amount"),
-        (Turn(usage=Usage(cost_usd=-1)), "usage.cost_usd: must be a finite amount"),
+        (Turn(usage=Usage(cost_usd=float("nan"))), "usage.cost_usd: must be an amount from 0 to 1e12"),
+        (Turn(usage=Usage(cost_usd=-1)), "usage.cost_usd: must be an amount from 0 to 1e12"),
+        (Turn(usage=Usage(cost_usd=10**400)), "usage.cost_usd: must be an amount from 0 to 1e12"),
+        (Turn(usage=Usage(cost_usd=1.7e308)), "usage.cost_usd: must be an amount from 0 to 1e12"),
         (Turn(coverage={"tools": partial("x")}), "coverage: unknown channel; there are events,"),  # type: ignore[dict-item]
         (Turn(coverage={Channel.DATA: "partial"}), "coverage.data: must be complete"),  # type: ignore[dict-item]
         (Turn(coverage=["data"]), "coverage: must map channels"),  # type: ignore[arg-type]
