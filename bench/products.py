@@ -129,7 +129,7 @@ def running_ray(bench: Bench, temporary: Path) -> Generator[str]:
         *("--node-ip-address=127.0.0.1", f"--port={port}"),
         *(f"--dashboard-agent-listen-port={agent}", f"--temp-dir={temporary}", "--object-store-memory=104857600"),
     )
-    running = bench.start(argv, Path.cwd())
+    running = bench.start(argv, Path.cwd(), OPEN_RAY)
     bench.servers["ray"] = running.account
     try:
         _wait_started(running)

@@ -8,7 +8,7 @@ import psycopg
 
 from bench.check import check_run
 from bench.figures import PRODUCT, Figure, figure
-from bench.products import Project, run_id, running_ray
+from bench.products import OPEN_RAY, Project, run_id, running_ray
 from bench.workloads.setting import Setting
 
 NAME = "W2"
@@ -41,7 +41,7 @@ async def _submitted(
 ) -> Figure:
     joining = () if address is None else ("--address", address)
     # a cluster has to be able to reach the store, so it is named instead of found
-    env = setting.env if address is None else {**setting.env, "EVALFLEET_DATABASE_URL": setting.url}
+    env = setting.env if address is None else {**setting.env, **OPEN_RAY, "EVALFLEET_DATABASE_URL": setting.url}
     argv = project.submit(*joining)
     measured = setting.bench.run(argv, project.folder, env)
     run = run_id(measured.stdout)
