@@ -20,6 +20,9 @@ from bench.measure import Bench, CommandFailed, Running
 SCRIPTS = Path(sys.executable).parent
 ORCHESTRATE = SCRIPTS / "orchestrate"
 
+#: A Ray on the loopback interface that asks for no token, and a client that has none to show.
+OPEN_RAY = {"RAY_AUTH_MODE": "disabled"}
+
 _EVAL = """\
 from typing import Any
 
