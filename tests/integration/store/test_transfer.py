@@ -34,7 +34,8 @@ async def some_run(url: str, artifacts: FileArtifacts) -> None:
     run_key, recorder = await claimed(url, cases)
     noise = "".join(chr(0x4E00 + (n * n * 2654435761 >> 7) % 20000) for n in range(600_000))
     base = evidence(101, 0, message=WEIRD, earned=float("inf"))
-    large = replace(base, turns=(replace(base.turns[0], events=(Message(Role.USER, noise + WEIRD),), data=[10**300]),))
+    odd: list[object] = [10**300, float("nan"), None, {}, {"metadata": None}, {"metadata": {}}]
+    large = replace(base, turns=(replace(base.turns[0], events=(Message(Role.USER, noise + WEIRD),), data=odd),))
     sealed = await EvidenceEncoder(run_key, artifacts, "r1").encode(large)
     first = batch(run_key, errored(102, 1), evidence(103, 2, verdict=Verdict.FAILED))
     large_write = replace(first.attempts[0], sealed=sealed)
@@ -43,7 +44,8 @@ async def some_run(url: str, artifacts: FileArtifacts) -> None:
     await recorder.close()
     await reopen(url, "r1", (CaseStatus.ERRORED, CaseStatus.FAILED), who="ann", why="outage")
     again = await resumed(url)
-    await again.commit(batch(run_key, evidence(104, 1)))
+    null = evidence(104, 1)  # an answer that is null, which the others' absent one is not
+    await again.commit(batch(run_key, replace(null, turns=(replace(null.turns[0], data=None),))))
     await again.commit(CommitBatch(intents=(Intent(105, 5, "w1", IntentKind.EXTERNAL),)))
     await again.beat({"settled": 3})
     await again.close()
