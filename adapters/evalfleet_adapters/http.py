@@ -145,9 +145,7 @@ class HttpFactory:
     def identify(self, arm: ArmSettings) -> AgentIdentity:
         """Nothing: the agent's code is elsewhere and may change without a sign. `target.fingerprint` can name it."""
         url = cast("HttpOptions", arm.options).url
-        return AgentIdentity(
-            version=VERSION, reason=f"the code behind {url} can't be seen; give the arm a target.fingerprint"
-        )
+        return AgentIdentity(version=VERSION, reason=f"the code behind {url} can't be seen")
 
     def build(self, arm: ArmSettings) -> Adapter:
         options = cast("HttpOptions", arm.options)

@@ -13,6 +13,7 @@ from evalfleet.api.options import CaseFilter, SubmitOptions
 from evalfleet.api.portal import Portal
 from evalfleet.api.runs import open_run, watch
 from evalfleet.api.starting import submit
+from evalfleet.errors import ConfigurationError
 from evalfleet.model.assertion import AssertionRow
 from evalfleet.model.report import AttemptDetail, CaseView, RunProgress
 from evalfleet.model.turn import TurnRecord
@@ -180,8 +181,12 @@ async def run(experiment: str | Path, **options: Unpack[RunOptions]) -> Run:
 
 
 def run_sync(experiment: str | Path, **options: Unpack[RunOptions]) -> Run:
-    """`run` for plain scripts; not inside a running event loop."""
-    return asyncio.run(run(experiment, **options))
+    """`run` for plain scripts. Raises ConfigurationError inside a running event loop, where `await run(…)` belongs."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(run(experiment, **options))
+    raise ConfigurationError("an event loop runs here already: use `await evalfleet.run(…)`")
 
 
 def open(run_id: str) -> Run:

@@ -71,7 +71,9 @@ class ArmProbe:
                 try:
                     planned.append(await self._planned(arm))
                 except ConfigurationError as error:
-                    problems.append(self._loaded.problem("INVALID_ARM", str(error), ("arms", arm.base)))
+                    # Adapters say which field is wrong in full; the problem names the place once.
+                    message = str(error).removeprefix(f"arms.{arm.base}.").removeprefix(f"arms.{arm.name}.")
+                    problems.append(self._loaded.problem("INVALID_ARM", message, ("arms", arm.base)))
         return tuple(planned), problems
 
     async def _planned(self, arm: ArmPlan) -> PlannedArm:

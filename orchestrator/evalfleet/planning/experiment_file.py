@@ -278,6 +278,15 @@ def _text(path: Path) -> str:
     raise DefinitionError(problem.code, [problem])
 
 
+def _refused_override(key: str, top: str) -> Problem:
+    allowed = [".".join(entry) for entry in OVERRIDABLE]
+    known = field_names(Experiment)
+    if top not in known:
+        return Problem("INVALID_OVERRIDE", "there is no such field", "--set", field=key, hint=nearest(top, known))
+    message = "--set may not change this: the experiment decides it"
+    return Problem("INVALID_OVERRIDE", message, "--set", field=key, hint=f"may be set: {', '.join(allowed)}")
+
+
 def _with_overrides(source: Source, overrides: Mapping[str, str]) -> Source:
     """The document with `--set` values in place. Raises DefinitionError for a path that may not be set."""
     problems: list[Problem] = []
@@ -289,9 +298,7 @@ def _with_overrides(source: Source, overrides: Mapping[str, str]) -> Source:
             value = _placed(value, path, yaml_source.read_yaml(text, f"--set {key}").value)
             paths.add(path)
             continue
-        allowed = ", ".join(".".join(entry) for entry in OVERRIDABLE)
-        message = "--set may not change this: the experiment decides it"
-        problems.append(Problem("INVALID_OVERRIDE", message, "--set", field=key, hint=f"may be set: {allowed}"))
+        problems.append(_refused_override(key, path[0]))
     if problems:
         raise DefinitionError("INVALID_OVERRIDE", problems)
     return Source(source.file, value, source.places, frozenset(paths))

@@ -29,6 +29,7 @@ from evalfleet.planning.sandbox_plan import SandboxFault, resolve_sandbox
 from evalfleet.planning.select import Narrowing, Selector
 from evalfleet.planning.selected import DatasetRecord, Scan, SelectedEvals, scan
 from evalfleet.planning.sources import Sources
+from evalfleet.planning.typed import nearest
 from evalfleet.ports import AdapterFactory, Spawner
 
 
@@ -194,10 +195,11 @@ class _Planner:
     def _check_selection(self, selector: Selector, selected: tuple[EvalDefinition, ...], evals: SelectedEvals) -> None:
         for where, index, prefix in selector.unmatched():
             message = f"no eval id begins with {prefix!r}"
+            hint = nearest(prefix, [definition.id for definition in self._catalog.definitions])
             if where == "prefix":
-                self._problems.append(Problem("UNKNOWN_PREFIX", message, field="prefix"))
+                self._problems.append(Problem("UNKNOWN_PREFIX", message, field="prefix", hint=hint))
             else:
-                self._problems.append(self._loaded.problem("UNKNOWN_PREFIX", message, ("evals", where, index)))
+                self._problems.append(self._loaded.problem("UNKNOWN_PREFIX", message, ("evals", where, index), hint))
         if not evals and not self._problems and not self._allow_empty:
             message = "0 samples selected: no eval passes the selection"
             hint = "--allow-empty plans an empty run"

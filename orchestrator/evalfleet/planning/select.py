@@ -37,7 +37,10 @@ class Selector:
             for where, prefixes in (("select", self.selection.select), ("prefix", self.narrowing.prefixes))
         ]
         tagged = all(not wanted or set(wanted) & set(tags) for wanted in (self.selection.tags, self.narrowing.tags))
-        return all(possible) and tagged
+        admitted = all(possible) and tagged
+        if not admitted:
+            self._pass_over(below, rows=rows)
+        return admitted
 
     def admits(self, eval_id: str) -> bool:
         """Whether the Case with this eval id is selected, its definition being admitted."""
@@ -50,15 +53,24 @@ class Selector:
 
     def unmatched(self) -> Iterator[tuple[str, int, str]]:
         """Prefixes that matched nothing: the list (`select`, `exclude`, `prefix`), the index, the prefix."""
-        lists = (
-            ("select", self.selection.select),
-            ("exclude", self.selection.exclude),
-            ("prefix", self.narrowing.prefixes),
-        )
-        for where, prefixes in lists:
+        for where, prefixes in self._lists():
             for index, prefix in enumerate(prefixes):
                 if (where, prefix) not in self._matched:
                     yield where, index, prefix
+
+    def _pass_over(self, below: str, *, rows: bool) -> None:
+        """Nobody reads these rows, so a prefix that may name one of them can't be called unknown."""
+        for where, prefixes in self._lists():
+            self._matched.update(
+                (where, prefix)
+                for prefix in prefixes
+                if below.startswith(prefix) or (rows and prefix.startswith(below))
+            )
+
+    def _lists(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        yield "select", self.selection.select
+        yield "exclude", self.selection.exclude
+        yield "prefix", self.narrowing.prefixes
 
     def _any(self, where: str, prefixes: tuple[str, ...], text: str, *, rows: bool) -> bool:
         """Whether any prefix matches; with `rows`, whether one could match something below `text`."""

@@ -110,7 +110,7 @@ def failure_counts(kinds: Mapping[str, int]) -> str:
 
 def acceptance(accepted: Accepted) -> str:
     """The decision in a word or two."""
-    return {True: "accepted", False: "not accepted", None: "undecided"}[accepted.decision]
+    return {True: "accepted", False: "not accepted", None: "inconclusive"}[accepted.decision]
 
 
 def elapsed(run: RunInfo) -> str | None:

@@ -427,4 +427,4 @@ async def test_a_response_of_ten_megabytes_comes_whole() -> None:
 def test_nothing_identifies_an_agent_that_runs_elsewhere() -> None:
     identity = factory.identify(arm(HttpOptions(url="http://x/ask")))
     assert (identity.sources, identity.digest) == ((), None)
-    assert identity.reason == "the code behind http://x/ask can't be seen; give the arm a target.fingerprint"
+    assert identity.reason == "the code behind http://x/ask can't be seen"

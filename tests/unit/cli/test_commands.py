@@ -60,7 +60,7 @@ def test_an_undecidable_acceptance_exits_5(shell: Shell, with_run: AddRun, exper
     run = with_run(FakeRun([case(0), case(1, CaseStatus.ERRORED)]))
     run.run = replace(run.run, experiment={"accept": {"pass_rate": {"min": 0.9}}})
     assert shell("submit", experiment) == 5
-    assert "undecided: arm small: pass rate lies between 0.5000 and 1.0000" in shell.out
+    assert "inconclusive: arm small: pass rate lies between 0.5000 and 1.0000" in shell.out
 
 
 def test_submit_passes_on_what_was_asked(shell: Shell, mixed: FakeRun, experiment: str) -> None:
