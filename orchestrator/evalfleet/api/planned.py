@@ -22,6 +22,8 @@ from evalfleet.planning.select import Narrowing
 from evalfleet.plugins import adapter_factories, sandbox_factories
 from evalfleet.processes import SystemSpawner
 from evalfleet.settings import Settings, own_environment
+from evalfleet.store.connection import connect
+from evalfleet.store.past_costs import past_costs
 from evalfleet.store.planned import NewRun, PlannedDataset, Presettled
 
 
@@ -96,7 +98,12 @@ async def plan(experiment: Path, prefixes: Sequence[str] = (), options: PlanOpti
     planned = await plan_request(Request.of(experiment, prefixes, chosen))
     session = await Session.open()
     try:
-        return Preview(plan=planned, history=await load_history(session.url, planned))
+        history = await load_history(session.url, planned)
+        arms = [(arm.name, arm.settings.model) for arm in planned.arms]
+        async with await connect(session.url, autocommit=True) as connection:
+            costs = await past_costs(connection, str(planned.project), arms)
+        carries = chosen.reuse or planned.experiment.reuse == "settled"
+        return Preview(plan=planned, history=history, carries=carries, costs=costs)
     finally:
         await session.close()
 

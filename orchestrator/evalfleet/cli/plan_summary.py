@@ -1,16 +1,16 @@
-"""A plan in numbers: how many cases of each arm run, are carried or blocked, and why."""
+"""A plan in numbers: how many cases of each arm run, are carried or blocked, why, and what that may cost."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from evalfleet.api.preview import Preview
 from evalfleet.planning.plan import Plan
 from evalfleet.planning.reuse import Action, ActionKind
-from evalfleet.reports.figures import count
+from evalfleet.reports.figures import count, money
 from evalfleet.reports.tables import columns
 from evalfleet.reports.visible import visible_line
 
@@ -41,7 +41,8 @@ def plan_lines(preview: Preview, counts: ActionCounts) -> list[str]:
     experiment = plan.experiment
     factors = f"{count(len(plan.evals))} evals × {len(plan.arms)} arms × {experiment.repetitions} repetitions"
     head = f"{experiment.name} · {count(plan.total)} cases = {factors} · {plan.style.value}-style"
-    return [head, "", *columns(HEADERS, _arm_rows(plan, counts)), "", *_why(counts), *_datasets(plan)]
+    rows = _arm_rows(plan, counts)
+    return [head, "", *columns(HEADERS, rows), "", *_cost(preview, counts), *_why(counts), *_datasets(plan)]
 
 
 def plan_value(preview: Preview, counts: ActionCounts) -> dict[str, Any]:
@@ -62,6 +63,8 @@ def plan_value(preview: Preview, counts: ActionCounts) -> dict[str, Any]:
                 "sandboxed": arm.sandboxed,
                 "never_carried_because": arm.agent.missing,
                 **{kind.value: counts.kinds[arm.name, kind] for kind in ActionKind},
+                "estimated_usd": _estimate(preview, counts, arm.name),
+                "estimated_from": asdict(preview.costs[arm.name]) if arm.name in preview.costs else None,
             }
             for arm in plan.arms
         ],
@@ -85,6 +88,26 @@ def action_value(action: Action) -> dict[str, Any]:
         "changed": list(action.changed),
         "carried_from": action.past.run if action.past is not None and action.kind is ActionKind.CARRY else None,
     }
+
+
+def _estimate(preview: Preview, counts: ActionCounts, arm: str) -> float | None:
+    """The US dollars of an arm's cases that run, each at the mean of its earlier attempts; None when not known."""
+    cases, past = counts.kinds[arm, ActionKind.RUN], preview.costs.get(arm)
+    if not cases:
+        return 0.0
+    return None if past is None else cases * past.mean
+
+
+def _cost(preview: Preview, counts: ActionCounts) -> list[str]:
+    """What the cases that run will cost, as far as earlier runs can tell; nothing where none of them can."""
+    if not preview.costs:
+        return []
+    estimates = {arm.name: _estimate(preview, counts, arm.name) for arm in preview.plan.arms}
+    known = money(sum(usd for usd in estimates.values() if usd is not None))
+    unknown = [visible_line(arm) for arm, usd in estimates.items() if usd is None]
+    if not unknown:
+        return [f"estimated cost: {known}"]
+    return [f"estimated cost: at least {known} (no earlier attempt of {', '.join(unknown)} has a known cost)"]
 
 
 def _arm_rows(plan: Plan, counts: ActionCounts) -> list[tuple[str, ...]]:

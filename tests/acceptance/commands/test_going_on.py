@@ -111,6 +111,13 @@ def test_an_unfinished_run_is_named_asked_about_and_gone_on_with(orchestrate: Or
     assert second.startswith(f"run {old} of the same definitions is not finished: ")
     assert second.endswith(f"(orchestrate resume {old} goes on with that one)")
 
+    (planned,) = orchestrate("plan", "experiment.yaml", "--set", "repetitions=3", "--json", cwd=project).values
+    assert planned["arms"][0]["estimated_usd"] == pytest.approx(3 * 0.003)
+    (reason,) = planned["reasons"]
+    assert (reason["action"], reason["reason"].endswith("; --reuse would carry it")) == ("run", True)
+    (carried,) = orchestrate("plan", "experiment.yaml", "--reuse", "--json", cwd=project).values
+    assert (carried["arms"][0]["carry"], carried["arms"][0]["estimated_usd"]) == (20, 0.0)
+
     code, said = on_terminal(orchestrate, "\n", project, "submit", "experiment.yaml", "--inline")
     assert code == 0, said
     assert f"run {old} of the same definitions is not finished" in said and "Go on with it" in said

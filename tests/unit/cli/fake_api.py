@@ -36,6 +36,7 @@ from evalfleet.plugins import adapter_factories
 from evalfleet.processes import SystemSpawner
 from evalfleet.reports.classes import class_of
 from evalfleet.reports.model import ReportModel, build_report
+from evalfleet.store.past_costs import PastCost
 from evalfleet.store.planned import UnfinishedRun
 
 
@@ -130,6 +131,7 @@ class FakeApi:
     interrupted: bool = False
     unfinished: UnfinishedRun | None = None
     went_on: bool | None = None
+    costs: Mapping[str, PastCost] = field(default_factory=dict[str, PastCost])
 
     def act(self, *call: Any) -> None:
         self.calls.append(call)
@@ -146,7 +148,7 @@ class FakeApi:
         plan = await make_plan(
             loaded, discover(find_project(experiment)), tools, narrowing, allow_empty=options.allow_empty
         )
-        return Preview(plan=plan, history=NoHistory())
+        return Preview(plan=plan, history=NoHistory(), costs=self.costs)
 
     async def submit(
         self,

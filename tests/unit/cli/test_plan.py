@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from evalfleet.api.options import PlanOptions
+from evalfleet.store.past_costs import PastCost
 
 if TYPE_CHECKING:
     from tests.unit.cli.conftest import Shell
@@ -79,3 +80,28 @@ def test_what_is_wrong_with_the_experiment_is_a_line_each(shell: Shell, experime
     assert shell("plan", experiment) == 2
     assert len(shell.err.splitlines()) == 2
     assert all(line.startswith(f"error: {experiment}:") for line in shell.err.splitlines())
+
+
+A, B = PastCost(run="7f3", mean=0.5, attempts=40), PastCost(run="7f3", mean=0.0, attempts=2)
+
+
+@pytest.mark.parametrize(
+    ("costs", "said"),
+    [
+        ({}, None),
+        ({"a": A}, "estimated cost: at least $2.00 (no earlier attempt of b has a known cost)"),
+        ({"a": A, "b": B}, "estimated cost: $2.00"),
+        ({"a": B, "b": B}, "estimated cost: $0.00"),
+    ],
+)
+def test_what_running_may_cost(shell: Shell, experiment: str, costs: dict[str, PastCost], said: str | None) -> None:
+    shell.api.costs = costs
+    assert shell("plan", experiment) == 0
+    assert [line for line in shell.out.splitlines() if "cost" in line] == ([said] if said else [])
+    assert shell("plan", experiment, "--json") == 0
+    first = shell.values[0]["arms"][0]
+    known = costs.get("a")
+    assert first["estimated_usd"] == (None if known is None else 4 * known.mean)
+    assert first["estimated_from"] == (
+        None if known is None else {"run": "7f3", "mean": known.mean, "attempts": known.attempts}
+    )
