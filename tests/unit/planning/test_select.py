@@ -58,3 +58,14 @@ def test_prefixes_that_matched_nothing_are_known() -> None:
     chosen.may_admit("sql", (), rows=True)
     chosen.admits("sql/0001")
     assert list(chosen.unmatched()) == [("select", 1, "wether"), ("exclude", 0, "nope"), ("prefix", 0, "sql/9")]
+
+
+def test_a_prefix_of_what_was_narrowed_away_is_not_unknown() -> None:
+    chosen = selector(("weather", "sql/0001", "sql0"), exclude=("math", "sql/9", "x"), prefixes=("weather",))
+    assert [chosen.may_admit(name, (), rows=name == "sql") for name in ("weather", "sql", "math")] == [
+        True,
+        False,
+        False,
+    ]
+    chosen.admits("weather")
+    assert list(chosen.unmatched()) == [("select", 2, "sql0"), ("exclude", 2, "x")]
