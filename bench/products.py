@@ -42,7 +42,7 @@ import time
 
 from evalfleet import Coverage, Turn, TurnInput, agent, complete, unavailable
 
-_LOG = os.open(LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+_LOG = os.open("<log>", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
 
 @agent(
@@ -98,7 +98,7 @@ class Project:
     def with_logging_agent(cls, folder: Path, n: int, log: Path, lanes: int) -> Project:
         """Its agent takes 5 ms and appends a line `nanoseconds pid row` to `log` at each execution."""
         project = cls.write(folder, n, lanes=lanes, arm='{adapter: python, entry: "agents:logging"}')
-        (folder / "agents.py").write_text(_LOGGING_AGENT.replace("LOG", repr(str(log)), 1))
+        (folder / "agents.py").write_text(_LOGGING_AGENT.replace("<log>", str(log)))
         return project
 
     def submit(self, *more: str) -> list[str]:
