@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from evalfleet.errors import FailureKind
@@ -179,7 +180,8 @@ class Claim:
     """A successful claim of a run: the new epoch, the last commit number, what stands open.
 
     `run_key` is the store's internal number of the run; `total` its denominator; `settled` and `failures`
-    count settled cases and those among them that are errored, which `max_failures` limits.
+    count settled cases and those among them that are errored, which `max_failures` limits; `tallies` counts settled
+    cases by verdict, or by how they were settled without one.
     """
 
     run_key: int
@@ -190,3 +192,4 @@ class Claim:
     failures: int = 0
     spent_usd: float = 0.0
     open_intents: tuple[OpenIntent, ...] = ()
+    tallies: Mapping[str, int] = field(default_factory=dict[str, int])

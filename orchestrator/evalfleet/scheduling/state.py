@@ -196,7 +196,7 @@ class Buffer:
 class RunState:
     """Everything the coordinator knows of its run. Times are on its monotonic clock unless said.
 
-    `tallies` counts cases settled in this incarnation by verdict, `kinds` its unscored attempts by failure kind.
+    `tallies` counts settled cases by verdict, `kinds` the unscored attempts of this incarnation by failure kind.
     """
 
     epoch: int
@@ -255,5 +255,6 @@ def begin(claim: Claim, policy: RunPolicy, now: float, wall: float, *, adoption:
         ticked_at=now,
         wall_offset=wall - now,
         open_intents={intent.attempt: intent for intent in claim.open_intents},
+        tallies=dict(claim.tallies),
         spent_usd=claim.spent_usd,
     )

@@ -72,6 +72,11 @@ SELECT commit_seq, total, failures, spent_usd,
 FROM runs r WHERE run_key = %s
 """)
 
+CLAIMED_TALLIES = _sql("""
+SELECT coalesce(verdict::text, how::text), count(*) FROM settlements
+WHERE run_key = %s AND superseded_at IS NULL GROUP BY 1
+""")
+
 OPEN_INTENTS = _sql("""
 SELECT attempt, ordinal, worker, kind, extract(epoch FROM created_at)::float8
 FROM intents WHERE run_key = %s AND closed_at IS NULL AND epoch < %s ORDER BY attempt

@@ -133,6 +133,8 @@ class PostgresRecorder:
         # settlements are counted in a transaction that began after the claim: no old commit can follow it
         async with connection.transaction():
             counted = await (await connection.execute(write_sql.CLAIMED, (run_key,))).fetchone()
+            cursor = await connection.execute(write_sql.CLAIMED_TALLIES, (run_key,))
+            tallies = {str(what): int(cases) for what, cases in await cursor.fetchall()}
             cursor = await connection.execute(write_sql.OPEN_INTENTS, (run_key, epoch))
             intents = [OpenIntent(a, c, worker, IntentKind(k), at) for a, c, worker, k, at in await cursor.fetchall()]
             cursor = await connection.execute("SELECT arm, name FROM arms WHERE run_key = %s", (run_key,))
@@ -152,6 +154,7 @@ class PostgresRecorder:
             failures=failures,
             spent_usd=spent,
             open_intents=tuple(intents),
+            tallies=tallies,
         )
 
     # --- commit -----------------------------------------------------------------------------------------------
