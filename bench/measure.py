@@ -55,7 +55,7 @@ class Bench:
 
     work: Path
     env: Mapping[str, str]
-    servers: dict[str, Account] = field(default_factory=dict)
+    servers: list[Account] = field(default_factory=list)
 
     def start(self, argv: Sequence[str | Path], cwd: Path, env: Mapping[str, str] | None = None) -> Running:
         account = open_account()
@@ -111,7 +111,7 @@ class Bench:
         )
 
     def _servers_cpu(self) -> float:
-        return sum(account.cpu() for account in self.servers.values())
+        return sum(account.cpu() for account in self.servers)
 
 
 class _Memory:

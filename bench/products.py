@@ -114,11 +114,11 @@ def run_id(stdout: bytes) -> str:
 def warm_server(bench: Bench, home: Path) -> Generator[str]:
     """The embedded server of `home`, kept up in an account of its own; its URL."""
     running = bench.start((sys.executable, "-m", "bench.keeper"), Path.cwd(), {"EVALFLEET_HOME": str(home)})
-    bench.servers["postgres"] = running.account
+    bench.servers.append(running.account)
     try:
         yield _first_line(running)
     finally:
-        del bench.servers["postgres"]
+        bench.servers.remove(running.account)
         kill_all(running.account)
         running.account.close()
 
@@ -133,12 +133,12 @@ def running_ray(bench: Bench, temporary: Path) -> Generator[str]:
         *(f"--dashboard-agent-listen-port={agent}", f"--temp-dir={temporary}", "--object-store-memory=104857600"),
     )
     running = bench.start(argv, Path.cwd(), OPEN_RAY)
-    bench.servers["ray"] = running.account
+    bench.servers.append(running.account)
     try:
         _wait_started(running)
         yield f"127.0.0.1:{port}"
     finally:
-        del bench.servers["ray"]
+        bench.servers.remove(running.account)
         kill_all(running.account)
         running.account.close()
 

@@ -34,10 +34,12 @@ class Setting:
     def env(self) -> dict[str, str]:
         return {"EVALFLEET_HOME": str(self.home)}
 
-    def folder(self, *names: object) -> Path:
-        """A folder that does not exist yet, for one command to make."""
+    def fresh(self, *names: object) -> Path:
+        """A place in the working folder where nothing stands, for one command to make something."""
         path = self.bench.work.joinpath(*map(str, names))
-        shutil.rmtree(path, ignore_errors=True)
+        if path.is_dir():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 

@@ -32,7 +32,7 @@ class NullSweep:
 
     def project(self, n: int) -> Project:
         if n not in self._projects:
-            self._projects[n] = Project.write(self._setting.folder("null", n), n)
+            self._projects[n] = Project.write(self._setting.fresh("null", n), n)
         return self._projects[n]
 
     async def warm_up(self) -> None:
@@ -40,7 +40,7 @@ class NullSweep:
         setting, project = self._setting, self.project(1)
         setting.bench.run(project.submit(), project.folder, setting.env)
         for peer in setting.peers:
-            command = peer.null(1, setting.folder("warm", peer.name))
+            command = peer.null(1, setting.fresh("warm", peer.name))
             setting.bench.run(command.argv, setting.bench.work, command.env)
 
     async def round(self, number: int) -> AsyncIterator[Figure]:
@@ -81,7 +81,7 @@ class NullSweep:
         setting = self._setting
         for peer in setting.peers:
             for n in (1, setting.peer_n):
-                folder = setting.folder("null", peer.name, n)
+                folder = setting.fresh("null", peer.name, n)
                 command = peer.null(n, folder)
                 measured = setting.bench.run(command.argv, setting.bench.work, command.env)
                 shown = setting.scrub(" ".join(command.argv))

@@ -22,11 +22,11 @@ FROM runs r JOIN attempts a USING (run_key) WHERE r.id = %s GROUP BY r.run_key
 
 
 async def latent_agent(setting: Setting, number: int) -> AsyncIterator[Figure]:
-    temporary = setting.folder("ray")
+    temporary = setting.fresh("ray")
     for n, lanes in setting.latent:
         ideal = LATENCY * n / lanes
         project = Project.write(
-            setting.folder("latent", n), n, lanes=lanes, arm=f"{{adapter: scripted, latency: {LATENCY}}}"
+            setting.fresh("latent", n), n, lanes=lanes, arm=f"{{adapter: scripted, latency: {LATENCY}}}"
         )
         yield await _submitted(setting, project, ideal, number, "submit")
         if (n, lanes) == setting.latent[0]:
@@ -60,7 +60,7 @@ async def _submitted(
 
 def _peers(setting: Setting, n: int, lanes: int, ideal: float, number: int) -> Iterator[Figure]:
     for peer in setting.peers:
-        command = peer.latent(n, lanes, setting.folder("latent", peer.name))
+        command = peer.latent(n, lanes, setting.fresh("latent", peer.name))
         measured = setting.bench.run(command.argv, setting.bench.work, command.env)
         shown = setting.scrub(" ".join(command.argv))
         yield figure((NAME, peer.name, "latent"), n, number, shown, measured, ideal=ideal)

@@ -39,10 +39,10 @@ async def kill_and_resume(setting: Setting, number: int) -> AsyncIterator[Figure
 
 async def _product(setting: Setting, number: int, case: str, *, everything: bool) -> Figure:
     """With `everything` Ray, workers and the Postgres server die as well."""
-    log = setting.folder("kill", "executions")
-    home = setting.folder("kill", "home")
+    log = setting.fresh("kill", "executions")
+    home = setting.fresh("kill", "home")
     n = setting.kill_n
-    project = Project.with_logging_agent(setting.folder("kill", "project"), n, log, LANES)
+    project = Project.with_logging_agent(setting.fresh("kill", "project"), n, log, LANES)
     env = {"EVALFLEET_HOME": str(home)}
     setting.bench.run((ORCHESTRATE, "runs", "--json"), project.folder, env)  # makes the database
     running = setting.bench.start(project.submit(), project.folder, env)
@@ -84,7 +84,7 @@ def _kill_half_way(running: Running, log: Path, n: int, *, everything: bool) -> 
 def _peers(setting: Setting, number: int) -> Iterator[Figure]:
     n = min(setting.peer_n, setting.kill_n)
     for peer in setting.peers:
-        log, folder = setting.folder("kill", "executions"), setting.folder("kill", peer.name)
+        log, folder = setting.fresh("kill", "executions"), setting.fresh("kill", peer.name)
         slow, resume = peer.slow(n, log, folder), peer.resume(n, log, folder)
         if slow is None or resume is None:
             continue
