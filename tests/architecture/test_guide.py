@@ -27,7 +27,7 @@ CODE_ROW = re.compile(r"^\| `([A-Z_0-9]+)` \|", re.MULTILINE)
 AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 #: Constants that look like an error code and are none: names of variables, files and signals of others.
-NOT_CODES = re.compile(r"EVALFLEET_.*|XDG_.*|RAY_.*|LC_.*|PG_.*|PR_.*|SO_.*|PYTHON.*|SC_.*")
+NOT_CODES = re.compile(r"EVALFLEET_.*|XDG_.*|RAY_.*|LC_.*|PG_.*|PR_.*|SO_.*|PYTHON.*|PYTEST_.*|SC_.*")
 
 
 def fences(language: str) -> Iterator[tuple[Path, str]]:
