@@ -18,10 +18,11 @@ SCRIPTS = Path(__file__).parent / "scripts"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command line of a peer with what its environment adds."""
+    """A command line of a peer with what its environment adds; `cwd` where it does not run just anywhere."""
 
     argv: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
 
 
 class Peer(Protocol):

@@ -52,7 +52,7 @@ class Promptfoo:
 
     def resume(self, n: int, log: Path, folder: Path) -> Command:
         command = self.slow(n, log, folder)
-        return Command((*command.argv, "--resume"), command.env)
+        return Command((*command.argv, "--resume"), command.env, folder)
 
     def _eval(self, n: int, folder: Path, lanes: int, milliseconds: int, log: Path | None = None) -> Command:
         folder.mkdir(parents=True, exist_ok=True)
@@ -63,10 +63,10 @@ class Promptfoo:
             json.dumps({"prompts": ["{{q}}"], "providers": ["file://provider.js"], "tests": "file://tests.json"})
         )
         argv = (
-            *(str(self._bin / "node"), str(self._entry), "eval", "-c", str(folder / "promptfooconfig.json")),
+            *(str(self._bin / "node"), str(self._entry), "eval", "-c", "promptfooconfig.json"),
             *("--no-cache", "--no-table", "--no-progress-bar", "-j", str(lanes)),
         )
         env = {f"PROMPTFOO_DISABLE_{name}": "1" for name in _OFF}
         env |= {"PROMPTFOO_CONFIG_DIR": str(folder / "home"), "AGENT_SLEEP_MS": str(milliseconds)}
         env["PATH"] = f"{self._bin}:{os.environ['PATH']}"
-        return Command(argv, env if log is None else {**env, "AGENT_LOG": str(log)})
+        return Command(argv, env if log is None else {**env, "AGENT_LOG": str(log)}, folder)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.machine import Scrubber
-from bench.measure import Bench
+from bench.measure import Bench, Measurement
 from bench.peers import Peer
+from bench.peers.base import Command
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,14 @@ class Setting:
         path.unlink(missing_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
+
+    def run(self, command: Command) -> Measurement:
+        """Measure a peer's command."""
+        return self.bench.run(command.argv, command.cwd or self.bench.work, command.env)
+
+    def shown(self, argv: Sequence[str]) -> str:
+        """A command line as it is published."""
+        return self.scrub(" ".join(argv))
 
     def peer(self, name: str) -> Peer | None:
         return next((peer for peer in self.peers if peer.name == name), None)

@@ -41,7 +41,7 @@ class NullSweep:
         setting.bench.run(project.submit(), project.folder, setting.env)
         for peer in setting.peers:
             command = peer.null(1, setting.fresh("warm", peer.name))
-            setting.bench.run(command.argv, setting.bench.work, command.env)
+            setting.run(command)
 
     async def round(self, number: int) -> AsyncIterator[Figure]:
         async for item in self._starts(number):
@@ -59,7 +59,7 @@ class NullSweep:
             yield await self._sweep(case, 1, number)
         trying = [str(ORCHESTRATE), "try", "experiment.yaml", "--json"]
         measured = setting.bench.run(trying, project.folder, setting.env)
-        yield figure((NAME, PRODUCT, "try"), 1, number, setting.scrub(" ".join(trying)), measured)
+        yield figure((NAME, PRODUCT, "try"), 1, number, setting.shown(trying), measured)
         measured = setting.bench.run((sys.executable, "-m", "bench.floors"), Path.cwd())
         yield figure((NAME, "floor", "ray"), 1, number, "python -m bench.floors", measured)
 
@@ -74,7 +74,7 @@ class NullSweep:
         if case == "submit":
             self.runs[n] = run
         named = (NAME, PRODUCT, case)
-        shown = setting.scrub(" ".join(argv))
+        shown = setting.shown(argv)
         return figure(named, n, number, shown, measured, store=store, events=counts.events)
 
     def _peers(self, number: int) -> Iterator[Figure]:
@@ -83,8 +83,8 @@ class NullSweep:
             for n in (1, setting.peer_n):
                 folder = setting.fresh("null", peer.name, n)
                 command = peer.null(n, folder)
-                measured = setting.bench.run(command.argv, setting.bench.work, command.env)
-                shown = setting.scrub(" ".join(command.argv))
+                measured = setting.run(command)
+                shown = setting.shown(command.argv)
                 store = folder_size(folder)
                 yield figure((NAME, peer.name, "null"), n, number, shown, measured, store=store)
                 if n == setting.peer_n:

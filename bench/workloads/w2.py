@@ -46,7 +46,7 @@ async def _submitted(
     measured = setting.bench.run(argv, project.folder, env)
     run = run_id(measured.stdout)
     await check_run(setting.url, run, project.n)
-    shown = setting.scrub(" ".join(argv)).replace(address or "\0", "HOST:PORT")
+    shown = setting.shown(argv).replace(address or "\0", "HOST:PORT")
     return figure(
         (NAME, PRODUCT, case),
         project.n,
@@ -61,8 +61,8 @@ async def _submitted(
 def _peers(setting: Setting, n: int, lanes: int, ideal: float, number: int) -> Iterator[Figure]:
     for peer in setting.peers:
         command = peer.latent(n, lanes, setting.fresh("latent", peer.name))
-        measured = setting.bench.run(command.argv, setting.bench.work, command.env)
-        shown = setting.scrub(" ".join(command.argv))
+        measured = setting.run(command)
+        shown = setting.shown(command.argv)
         yield figure((NAME, peer.name, "latent"), n, number, shown, measured, ideal=ideal)
 
 

@@ -88,12 +88,12 @@ def _peers(setting: Setting, number: int) -> Iterator[Figure]:
         slow, resume = peer.slow(n, log, folder), peer.resume(n, log, folder)
         if slow is None or resume is None:
             continue
-        running = setting.bench.start(slow.argv, setting.bench.work, slow.env)
+        running = setting.bench.start(slow.argv, slow.cwd or setting.bench.work, slow.env)
         killed = _kill_half_way(running, log, n, everything=True)
         running.account.close()
         resumed_at = time.time()
-        measured = setting.bench.run(resume.argv, setting.bench.work, resume.env)
-        shown = setting.scrub(" ".join(resume.argv))
+        measured = setting.run(resume)
+        shown = setting.shown(resume.argv)
         seen = (executions(log), killed, resumed_at)
         yield _figure((NAME, peer.name, "kill everything"), n, number, shown, measured, seen)
 

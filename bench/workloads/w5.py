@@ -55,7 +55,7 @@ def _inspect(setting: Setting, log: Path, n: int, number: int) -> Iterator[Figur
         return
     for what in ("header", "full"):
         command = peer.read(what, log)
-        measured = setting.bench.run(command.argv, setting.bench.work, command.env)
+        measured = setting.run(command)
         told = json.loads(measured.stdout)
-        shown = setting.scrub(" ".join(command.argv))
+        shown = setting.shown(command.argv)
         yield figure((NAME, peer.name, what), n, number, shown, measured, **told)
