@@ -135,7 +135,7 @@ class Arm(Strict):
 
 
 class Limits(Strict):
-    """How much at a time and how long. Times in seconds; `max_failures` errored attempts end granting."""
+    """How much at a time and how long. Times in seconds; `max_failures` errored cases end granting."""
 
     concurrency: Count = 16
     per_arm: Mapping[str, Count] = {}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-AGENT = '''
+AGENT = """
 import asyncio, math, os, re
 from evalfleet import COMPLETE_COVERAGE, Turn, agent
 
@@ -39,15 +39,15 @@ async def mixed(turn, ctx):
         return Turn(reply="echo", data={"nan": math.nan})
     await asyncio.sleep(0.05)
     return Turn(reply="echo: " + text)
-'''
-EVAL = '''
+"""
+EVAL = """
 from evalfleet import Dataset, T, define_eval, includes
 
 @define_eval(dataset=Dataset.jsonl("rows.jsonl"))
 async def h(t: T, row) -> None:
     turn = await t.send(row["q"])
     t.check(turn.reply, includes("echo"))
-'''
+"""
 EXPERIMENT = """
 schema_version: 1
 name: hostile
