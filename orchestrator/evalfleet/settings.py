@@ -64,6 +64,11 @@ def environment_for(database_url: str) -> dict[str, str]:
     return {**os.environ, DATABASE_URL: database_url}
 
 
+def use_ray_tokens() -> None:
+    """Let Ray present the token that a Ray on this machine was started with. Must be called before Ray is imported."""
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
+
+
 def _state_dir(known: Mapping[str, str]) -> Path:
     if HOME in known:
         return Path(known[HOME]).expanduser().absolute()

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Generator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.holders import is_dead, this_process
 from evalfleet.api.inline import Claiming, Observer, run_inline
+from evalfleet.api.warm import WarmRay, using, warm_ray
 from evalfleet.errors import RunHeld
 from evalfleet.model.report import RunInfo
 from evalfleet.plugins import ray_engine
 from evalfleet.ports import Random
 from evalfleet.scheduling.coordinator import RunEnd
 from evalfleet.scheduling.state import Adoption
+from evalfleet.settings import Settings, use_ray_tokens
 from evalfleet.store.lifecycle import release
 
 
@@ -48,13 +51,37 @@ async def carry_out(blueprint: RunBlueprint, claiming: Claiming, place: Place, o
     if place.inline:
         end = await run_inline(blueprint, claiming, observer, lanes=place.lanes)
     else:
-        engine = cast("RayEngine", ray_engine())
-        async with engine.joined(place.address) as cluster:
-            fleet = engine.fleet_for(blueprint, cluster, place.workers, place.lanes)
-            end = await engine.run_on_ray(blueprint, claiming, fleet, observer)
+        with _address(place, blueprint.settings) as address:
+            engine = cast("RayEngine", ray_engine())
+            async with engine.joined(address) as cluster:
+                fleet = engine.fleet_for(blueprint, cluster, place.workers, place.lanes)
+                end = await engine.run_on_ray(blueprint, claiming, fleet, observer)
     if end.fenced:
         raise RunHeld(f"run {blueprint.run} was taken over by another coordinator; nothing more was written here")
     return end
+
+
+def joinable(place: Place, settings: Settings) -> WarmRay | None:
+    """The Ray that is up here with this process's environment, unless the run is to be elsewhere.
+
+    Call it before anything imports Ray, as an agent may when it is planned: Ray reads then how to authenticate.
+    """
+    warm = None if place.inline or place.address is not None else warm_ray(settings)
+    if warm is None or warm.differences():
+        return None
+    use_ray_tokens()
+    return warm
+
+
+@contextmanager
+def _address(place: Place, settings: Settings) -> Generator[str | None]:
+    """Which Ray to join: the named one, else the one that is kept up, else none."""
+    warm = joinable(place, settings)
+    if warm is None:
+        yield place.address
+        return
+    with using(settings):
+        yield warm.address
 
 
 def first_claim(random: Random) -> Claiming:

@@ -11,7 +11,7 @@ from evalfleet.api.history import load_history
 from evalfleet.api.inline import Observer
 from evalfleet.api.options import PlanOptions, ResumeOptions, SubmitOptions
 from evalfleet.api.planned import Request, blueprint_of, new_run, plan_request
-from evalfleet.api.running import Place, carry_out, debugged, first_claim, resumed_claim
+from evalfleet.api.running import Place, carry_out, debugged, first_claim, joinable, resumed_claim
 from evalfleet.api.session import Session
 from evalfleet.errors import ConfigurationError, DefinitionError, Problem
 from evalfleet.model.ids import run_id_from
@@ -124,6 +124,7 @@ async def resume(run: str, options: ResumeOptions | None = None, observer: Obser
     session = await Session.open()
     try:
         info = await session.reader.find_run(run)
+        place = _place(chosen, session.settings)
         request = Request.from_json(info.lock["request"], chosen.project)
         plan = await plan_request(replace(request, overrides={**request.overrides, **chosen.overrides}))
         _check_unchanged(info, plan)
@@ -133,7 +134,7 @@ async def resume(run: str, options: ResumeOptions | None = None, observer: Obser
             )
         elif info.status is RunStatus.COMPLETED:
             raise ConfigurationError(f"run {info.id} is completed; --retry errored runs its errored cases again")
-        work = _Work(plan, request, _place(chosen, session.settings), _Told(observer, None))
+        work = _Work(plan, request, place, _Told(observer, None))
         await _go_on(session, work, info, steal=chosen.steal)
     except BaseException:
         await session.close()
@@ -173,7 +174,9 @@ def _place(options: SubmitOptions | ResumeOptions, settings: Settings) -> Place:
         raise ConfigurationError(
             "a run on a cluster needs a record store that the cluster can reach: set EVALFLEET_DATABASE_URL"
         )
-    return Place(inline=options.inline, address=address, workers=options.workers, lanes=options.lanes)
+    place = Place(inline=options.inline, address=address, workers=options.workers, lanes=options.lanes)
+    joinable(place, settings)
+    return place
 
 
 def _check_unchanged(info: RunInfo, plan: Plan) -> None:

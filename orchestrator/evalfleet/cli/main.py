@@ -38,6 +38,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "runs": ("runs", "List runs, newest first."),
     "show": ("show", "List a run's cases, or show one with its evidence."),
     "report": ("report", "Write a run's report as text, JSON, Markdown or JUnit."),
+    "up": ("up", "Keep a Ray and the record store up, for runs to join."),
+    "down": ("down", "End what `up` keeps running."),
     "export": ("export", "Write a run with all its evidence into one file."),
     "import": ("import_run", "Read an exported run into this record store."),
     "db": ("db", "The record store: its schema, its address, its garbage."),

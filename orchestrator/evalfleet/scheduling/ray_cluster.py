@@ -24,6 +24,7 @@ _OBJECT_STORE = 100 << 20
 class Cluster:
     """The Ray this process uses. `cpus` counts those of all nodes; `own` says that it ends with this process."""
 
+    address: str
     cpus: int
     own: bool
 
@@ -44,7 +45,8 @@ def ray_cluster(address: str | None, temporary: Path | None = None) -> Generator
         raise InfrastructureError(f"{what}: {str(error).strip().splitlines()[0] if str(error) else error!r}") from error
     try:
         with redirect_stdout(_Quiet(sys.stdout)):
-            yield Cluster(int(ray.cluster_resources().get("CPU", 1)), own=address is None)
+            where = str(ray.get_runtime_context().gcs_address)  # pyright: ignore[reportUnknownArgumentType]
+            yield Cluster(where, int(ray.cluster_resources().get("CPU", 1)), own=address is None)
     finally:
         ray.shutdown()
 

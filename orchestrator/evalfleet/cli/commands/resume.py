@@ -12,6 +12,7 @@ from evalfleet.cli import options
 from evalfleet.cli.application import Application, pass_application
 from evalfleet.cli.outcome import conclude
 from evalfleet.cli.progress import ProgressDisplay
+from evalfleet.cli.warmth import why_not_joined
 from evalfleet.model.verdict import CaseStatus
 from evalfleet.reports.exit_code import ExitCode
 
@@ -40,6 +41,8 @@ def command(application: Application, run: str, **chosen: Any) -> ExitCode:
 
 
 async def _resume(application: Application, run: str, chosen: ResumeOptions) -> ExitCode:
+    for line in why_not_joined(chosen.address, inline=chosen.inline):
+        application.note(line)
     with ProgressDisplay(hidden=application.json) as display:
         handle = await application.api.resume(run, chosen, display.update)
     async with handle:

@@ -14,6 +14,7 @@ from evalfleet.cli.detached import submit_detached
 from evalfleet.cli.outcome import conclude, telling_how_to_resume
 from evalfleet.cli.progress import ProgressDisplay
 from evalfleet.cli.unfinished import UnfinishedChoice
+from evalfleet.cli.warmth import why_not_joined
 from evalfleet.reports.exit_code import ExitCode
 
 
@@ -52,6 +53,7 @@ async def _submit(
     application: Application, experiment: Path, prefixes: tuple[str, ...], chosen: SubmitOptions
 ) -> ExitCode:
     unfinished = UnfinishedChoice(application, resume=chosen.resume_unfinished)
+    unfinished.lines += why_not_joined(chosen.address, inline=chosen.inline)
     with (
         telling_how_to_resume(application, unfinished.lines) as created,
         ProgressDisplay(hidden=application.json) as display,
