@@ -35,6 +35,7 @@ FAILPOINTS = {
     "coordinator": ("before_copy", "after_copy", "after_commit", "before_reply", "during_claim"),
     "driver": ("before_copy", "after_copy", "after_commit", "before_reply", "during_claim", "during_seal"),
 }
+PLACES = FAILPOINTS["driver"]
 WORKERS, LANES = 2, 20
 CASES = 2000
 #: Seconds after the end in which every process of a run has to be gone.
@@ -46,18 +47,20 @@ RESUMES = 3
 @dataclass(frozen=True)
 class Plan:
     """One drill. `fraction` of the measured run passes before the kill, or before the failpoint is armed; `choice`
-    says which of several processes dies."""
+    says which of several processes dies. With `whole` the run is measured from its creation, not its first start.
+    """
 
     kind: str
     fraction: float
     choice: float
     failpoint: str | None = None
     seed: int = 0
+    whole: bool = False
 
     @classmethod
     def seeded(cls, kind: str, seed: int, failpoint: str | None = None) -> Plan:
         source = random.Random(f"{kind} {seed} {failpoint}")
-        return cls(kind, source.random(), source.random(), failpoint, seed)
+        return cls(kind, source.random(), source.random(), failpoint, seed, kind == "driver" and failpoint is None)
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ class Outcome:
             found.append(f"settled but never started: {missing}")
         if self.left:
             found.append(f"still alive after {LINGER:.0f} s: {', '.join(self.left)}")
-        if self.exits[-1] != 0:
+        if self.exits[-1] not in (0, -signal.SIGKILL):  # a killed one whose run is not complete is a problem above
             found.append(f"the last command ended with {self.exits[-1]}")
         return found
 
@@ -182,7 +185,7 @@ class Drill:
             exits = [await command.ended()]
             left, since = await asyncio.gather(tree.gone(LINGER), self._resume(run, exits))
         starts = self._project.starts()
-        zero = created_at if self._plan.kind == "driver" or not starts else starts[0].at
+        zero = created_at if self._plan.whole or not starts else starts[0].at
         return Outcome(
             self._plan,
             moment=None if self._struck_at is None else self._struck_at - zero,
@@ -215,7 +218,7 @@ class Drill:
     async def _strike(self, command: Command, tree: Tree, created_at: float) -> None:
         """Wait for the moment, then kill, or let the failpoint do it. Nothing is killed once the run is over."""
         plan = self._plan
-        if plan.kind == "driver" and plan.failpoint is None:
+        if plan.whole:
             at = created_at + plan.fraction * self._lab.whole
         else:
             await _until(lambda: self._project.started() > 0 or command.over)
@@ -258,8 +261,7 @@ class Drill:
         since = time.time()
         while self._plan.kind == "driver" and exits[-1] != 0 and len(exits) <= RESUMES:
             if (await read_figures(self._lab.url, run)).status == "completed":
-                exits.append(0)  # it died after the end
-                break
+                break  # it died after the end
             command = await self._start("resume", run)
             exits.append(await command.ended())
         return since if self._plan.kind == "driver" else self._struck_at or since
@@ -346,11 +348,10 @@ def _seeds(text: str) -> list[int]:
 
 
 def main() -> int:
-    every = sorted({place for places in FAILPOINTS.values() for place in places})
     parser = argparse.ArgumentParser(description="kill processes of real runs and count what comes of it")
     parser.add_argument("--kind", choices=(*KINDS, "all"), default="all")
     parser.add_argument("--seeds", type=_seeds, default="0-19", help="random moments: 0-19, or 3,7, or '' for none")
-    parser.add_argument("--failpoints", default=",".join(every), help="places in the code, or '' for none")
+    parser.add_argument("--failpoints", default=",".join(PLACES), help="places in the code, or '' for none")
     parser.add_argument("--cases", type=int, default=CASES)
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave projects, output and record store there")
     given = parser.parse_args()

@@ -11,10 +11,9 @@ import psutil
 COORDINATOR = "ray::CoordinatorActor"
 WORKER = "ray::WorkerActor"
 RAYLET = "raylet"
-GCS = "gcs_server"
 
 #: Parts of Ray that outlive a killed driver for a while: they hold no lease and run no case.
-RAY_AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
+_RAY_AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent", "ray/dashboard/agent.py", "runtime_env/agent/main.py")
 
 
 class Tree:
@@ -52,10 +51,14 @@ class Tree:
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + seconds
         while True:
-            left = [name for name in self.alive().values() if not any(agent in name for agent in RAY_AGENTS)]
+            left = [name for name in self.alive().values() if not is_ray_agent(name)]
             if not left or loop.time() >= ends_at:
                 return sorted(left)
             await asyncio.sleep(0.05)
+
+
+def is_ray_agent(name: str) -> bool:
+    return any(agent in name for agent in _RAY_AGENTS)
 
 
 def called(process: psutil.Process) -> str | None:
