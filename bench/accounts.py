@@ -113,7 +113,8 @@ class ReaperAccount:
     _open: list[ReaperAccount] = []  # noqa: RUF012 - all accounts of this process share its children
 
     def __init__(self) -> None:
-        ctypes.CDLL(None, use_errno=True).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        _reap_orphans(True)
+        self._not_mine = {pid for pid, parent in _parents().items() if parent == os.getpid()}
         self._root = 0
         self._known: set[int] = set()
         self._code: int | None = None
@@ -141,6 +142,8 @@ class ReaperAccount:
 
     def close(self) -> None:
         self._open.remove(self)
+        if not self._open:
+            _reap_orphans(False)
 
     def _look(self) -> None:
         parents = _parents()
@@ -150,7 +153,7 @@ class ReaperAccount:
             self._known |= fresh
             grown = bool(fresh)
         if self._open[-1] is self:
-            known = set().union(*(account._known for account in self._open))
+            known = self._not_mine.union(*(account._known for account in self._open))
             self._known |= {pid for pid, parent in parents.items() if parent == os.getpid()} - known
         for pid in [pid for pid in self._known if parents.get(pid) == os.getpid()]:
             waited, status, usage = os.wait4(pid, os.WNOHANG)
@@ -160,6 +163,10 @@ class ReaperAccount:
                 if pid == self._root:
                     self._code = os.waitstatus_to_exitcode(status)
         self._known &= parents.keys()
+
+
+def _reap_orphans(yes: bool) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0)
 
 
 def _popen(

@@ -190,6 +190,7 @@ def _reading(figures: Figures) -> list[Judged]:
 
     aggregate = named(PRODUCT, "aggregate")
     size = max(figures.sizes(*aggregate), default=0)
+    full = max(figures.sizes(*named(PRODUCT, "full")), default=0)
     return [
         Judged(
             goal="G10",
@@ -209,7 +210,7 @@ def _reading(figures: Figures) -> list[Judged]:
         ),
         Judged(
             goal="G10",
-            what="CPU a row of a full read / Inspect's",
+            what=f"CPU a row of a full read of {full:,} / Inspect's",
             values=figures.per_round(
                 _ratio(per_row(named(PRODUCT, "full"), "cpu"), per_row(named("inspect", "full"), "cpu"))
             ),

@@ -73,6 +73,7 @@ async def _measure(args: argparse.Namespace, peers: Sequence[Peer], work: Path) 
             peer_n=args.peer_n,
             latent=args.latent,
             kill_n=args.kill_n,
+            peer_kill_n=args.peer_kill_n,
         )
         sweep = NullSweep(setting)
         await sweep.warm_up()
@@ -120,9 +121,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--workloads", type=_names("W1", "W2", "W4", "W5"), default="W1,W2,W4,W5")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--n", type=_numbers, default="1000,10000,100000", help="rows of W1 for evalfleet")
-    parser.add_argument("--peer-n", type=int, default=1000, help="most rows of W1 and W4 for peers")
+    parser.add_argument("--peer-n", type=int, default=1000, help="rows of W1, and so of W5, for peers")
     parser.add_argument("--latent", type=_pairs, default="1000x100,10000x1000", help="rows x lanes of W2")
     parser.add_argument("--kill-n", type=int, default=10_000, help="rows of W4 for evalfleet")
+    parser.add_argument("--peer-kill-n", type=int, default=1000, help="rows of W4 for peers")
     parser.add_argument("--peers", type=_names(*PEERS), default=",".join(PEERS))
     parser.add_argument("--out", default="latest", help="name of the files in bench/results")
     parser.add_argument("--report", action="store_true", help="exit 0 whatever the goals say")

@@ -18,7 +18,7 @@ class Setting:
     """One bench: where it works, what it measures against, and how large.
 
     `home` is the state folder whose embedded server is warm at `url`; `sizes` are evalfleet's rows in ascending
-    order, `peer_n` the peers' most. `latent` are (rows, lanes) of W2, `kill_n` rows of W4.
+    order, `peer_n` the peers'. `latent` are (rows, lanes) of W2, `kill_n` and `peer_kill_n` rows of W4.
     """
 
     bench: Bench
@@ -30,6 +30,7 @@ class Setting:
     peer_n: int
     latent: Sequence[tuple[int, int]]
     kill_n: int
+    peer_kill_n: int
 
     @property
     def env(self) -> dict[str, str]:

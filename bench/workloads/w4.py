@@ -82,7 +82,7 @@ def _kill_half_way(running: Running, log: Path, n: int, *, everything: bool) -> 
 
 
 def _peers(setting: Setting, number: int) -> Iterator[Figure]:
-    n = min(setting.peer_n, setting.kill_n)
+    n = setting.peer_kill_n
     for peer in setting.peers:
         log, folder = setting.fresh("kill", "executions"), setting.fresh("kill", peer.name)
         slow, resume = peer.slow(n, log, folder), peer.resume(n, log, folder)
