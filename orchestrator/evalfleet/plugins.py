@@ -109,3 +109,15 @@ def ray_engine() -> ModuleType:
         return importlib.import_module("evalfleet.api.ray_engine")
     except ImportError as error:
         raise InfrastructureError(f"Ray can't be imported here: {error}") from error
+
+
+def ray_jobs(address: str) -> object:
+    """The `RayJobs` of the cluster whose dashboard is at `address`.
+
+    Raises InfrastructureError when Ray is not installed with what it needs for that, or the cluster is not there.
+    """
+    try:
+        module = importlib.import_module("evalfleet.scheduling.ray_jobs")
+    except ImportError as error:
+        raise InfrastructureError(f"jobs need `pip install 'evalfleet[cluster]'`: {error}") from error
+    return module.RayJobs(address)

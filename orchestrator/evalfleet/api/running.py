@@ -36,12 +36,19 @@ class RayEngine(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a run is carried out. `address` names a Ray cluster; without one Ray is started here."""
+    """Where a run is carried out. `address` names a Ray cluster; without one Ray is started here.
+
+    At the HTTP address of a cluster's dashboard the run is a job of the cluster; any other address is joined.
+    """
 
     inline: bool = False
     address: str | None = None
     workers: int | None = None
     lanes: int | None = None
+
+    @property
+    def is_shipped(self) -> bool:
+        return self.address is not None and self.address.startswith(("http://", "https://"))
 
 
 async def carry_out(blueprint: RunBlueprint, claiming: Claiming, place: Place, observer: Observer | None) -> RunEnd:

@@ -13,6 +13,7 @@ from evalfleet.api.options import PlanOptions, ResumeOptions, SubmitOptions
 from evalfleet.api.planned import Request, blueprint_of, new_run, plan_request
 from evalfleet.api.running import Place, carry_out, debugged, first_claim, joinable, resumed_claim
 from evalfleet.api.session import Session
+from evalfleet.api.shipping import check_reachable, packed, ship
 from evalfleet.errors import ConfigurationError, DefinitionError, Problem
 from evalfleet.model.ids import run_id_from
 from evalfleet.model.report import RunInfo
@@ -26,7 +27,7 @@ from evalfleet.store import lifecycle
 from evalfleet.store.connection import connect
 from evalfleet.store.creation import create_run
 from evalfleet.store.history import unfinished_run
-from evalfleet.store.planned import UnfinishedRun
+from evalfleet.store.planned import CreatedRun, NewRun, UnfinishedRun
 
 OnCreated = Callable[[str], None]
 OnUnfinished = Callable[[UnfinishedRun], bool]
@@ -153,18 +154,35 @@ async def _begin(session: Session, work: _Work, options: SubmitOptions, kind: Ru
     reuse = options.reuse or plan.experiment.reuse == "settled"
     history = await load_history(session.url, plan) if reuse and kind is RunKind.SWEEP else NoHistory()
     planned = new_run(plan, work.request, run_id_from(random.bits(50)), kind, history)
-    made = await create_run(session.url, replace(planned, idempotency_key=options.idempotency_key))
-    work.told.created(made.id)
+    planned = replace(planned, idempotency_key=options.idempotency_key)
+    blueprint = blueprint_of(plan, work.request, planned.id, session.settings, session.url)
+    if work.place.is_shipped:
+        async with packed(plan, blueprint, work.place) as parcel:
+            made = await _create(session, work, planned)
+            if made.created:
+                await ship(session, parcel, made.id, work.told.observer)
+        return made.id
+    made = await _create(session, work, planned)
     if made.created:
-        blueprint = blueprint_of(plan, work.request, made.id, session.settings, session.url)
-        debugging = kind is RunKind.TRY and debugged()
-        await carry_out(replace(blueprint, debugging=debugging), first_claim(random), work.place, work.told.observer)
+        blueprint = replace(blueprint, debugging=kind is RunKind.TRY and debugged())
+        await carry_out(blueprint, first_claim(random), work.place, work.told.observer)
     return made.id
 
 
+async def _create(session: Session, work: _Work, planned: NewRun) -> CreatedRun:
+    made = await create_run(session.url, planned)
+    work.told.created(made.id)
+    return made
+
+
 async def _go_on(session: Session, work: _Work, info: RunInfo, *, steal: bool) -> None:
+    random = SystemRandom()
     blueprint = blueprint_of(work.plan, work.request, info.id, session.settings, session.url)
-    await carry_out(blueprint, resumed_claim(info, SystemRandom(), steal=steal), work.place, work.told.observer)
+    if work.place.is_shipped:
+        async with packed(work.plan, blueprint, work.place, steal=steal) as parcel:
+            await ship(session, parcel, f"{info.id}-{random.bits(32):08x}", work.told.observer)
+    else:
+        await carry_out(blueprint, resumed_claim(info, random, steal=steal), work.place, work.told.observer)
 
 
 def _place(options: SubmitOptions | ResumeOptions, settings: Settings) -> Place:
@@ -175,6 +193,8 @@ def _place(options: SubmitOptions | ResumeOptions, settings: Settings) -> Place:
             "a run on a cluster needs a record store that the cluster can reach: set EVALFLEET_DATABASE_URL"
         )
     place = Place(inline=options.inline, address=address, workers=options.workers, lanes=options.lanes)
+    if place.is_shipped:
+        check_reachable(address or "", settings)
     joinable(place, settings)
     return place
 
