@@ -12,7 +12,7 @@ from evalfleet.model import ids
 from evalfleet.model.record import Committed, PendingCase
 from evalfleet.scheduling import decide as decide_module
 from evalfleet.scheduling import grants, leases, losses, settling
-from evalfleet.scheduling.events import Decision, Event, Exchanged, Reply, Tick
+from evalfleet.scheduling.events import Decision, Event, Exchanged, Reply
 from evalfleet.scheduling.messages import ExchangeReply
 from evalfleet.scheduling.state import Adoption, RunState, begin
 from tests.simulation import world
@@ -89,14 +89,7 @@ def no_adoption_phase(patch: pytest.MonkeyPatch) -> None:
 
 
 def expiry_after_own_pause(patch: pytest.MonkeyPatch) -> None:
-    right = decide_module.decide
-
-    def wrong(state: RunState, event: Event, now: float) -> list[Decision]:
-        if isinstance(event, Tick):
-            state.ticked_at = now
-        return right(state, event, now)
-
-    patch.setattr(decide_module, "decide", wrong)
+    patch.setattr(losses, "shift", lambda state, gap: None)
 
 
 def attempt_number_reused_after_restart(patch: pytest.MonkeyPatch) -> None:

@@ -198,6 +198,7 @@ class World:
             self.cut_worker,
             self.crash_coordinator,
             self.pause_coordinator,
+            self.pause_after_restart,
             self.kill_driver,
             self.stop_store,
             self.fail_over,
@@ -288,8 +289,10 @@ class World:
         if not process.waiting:
             self._decide(process, event)
             return
-        waiting, process.waiting = [*process.waiting, event], []
+        # A process that wakes finds its timers due and its sockets full, and either may come first.
+        waiting, process.waiting = process.waiting, []
         self.random.shuffle(waiting)
+        waiting.insert(0 if self.random.random() < 0.5 else self.random.randint(0, len(waiting)), event)
         for each in waiting:
             self._decide(process, each)
 
@@ -330,6 +333,10 @@ class World:
         self.send(worker, lambda: self.receive(worker, decision.seq, decision.reply))
 
     def write(self, process: CoordinatorProcess, txn: Transaction) -> None:
+        for lost in txn.batch.lost:
+            holder = self.workers[lost.worker]
+            if lost.code == "LEASE_EXPIRED" and holder.alive and not self.faulty(holder):
+                raise Violation(f"a lease of {lost.worker} expired although the worker was never silent")
         if self.now < self.store.down_until:
             self.after(0.5, lambda: self.write(process, txn))
             return
@@ -595,6 +602,16 @@ class World:
             self.after(self.random.uniform(16, 40), lambda: self.launch_driver(takeover=True))
             # Ray restarts a coordinator that was killed while paused; the restart may not take over.
             self.after(self.random.uniform(41, 80), lambda: self._kill_old(process))
+
+    def pause_after_restart(self) -> None:
+        """A restarted coordinator is paused before it knows who lives."""
+        self.crash_coordinator()
+        self.after(self.random.uniform(1.0, 1.6), self._pause_for_long)
+
+    def _pause_for_long(self) -> None:
+        process = self.coordinator
+        if process is not None and process.state is not None and not process.failed_over:
+            process.paused_until = self.now + self.random.choice([33, 45])
 
     def _kill_old(self, process: CoordinatorProcess) -> None:
         if process.ended or process.state is None or process is self.coordinator:

@@ -118,8 +118,12 @@ def _retry(state: RunState, case: OpenCase, seal: SealedAttempt, now: float, *, 
             case.crashes += seal.code == losses.CRASHED
         else:
             case.lost += 1
+    case.last_attempt = seal.attempt
     if case.pending is None or state.stopping is not None:
         grants.make_ready(state, case)
+        return
+    if losses.quarantine(state, case, seal.kind, seal.code):
+        # Its body was read only after this seal had been queued, and it was the last attempt it had.
         return
     case.phase = Phase.BACKOFF
     case.due = now + backoff(state, case, seal)

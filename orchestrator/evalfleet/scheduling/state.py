@@ -25,8 +25,9 @@ from evalfleet.model.record import (
 from evalfleet.scheduling.events import StopAsked
 from evalfleet.scheduling.messages import Grant, WorkerCommand
 
-#: Seconds without a new call after which a worker that holds leases counts as stalled.
-STALL_LIMIT = 5.0
+#: Seconds without a new call after which a worker that holds leases counts as stalled: killing it costs all that it
+#: runs, so a busy machine or an author's call of some seconds that blocks the loop must not look like it.
+STALL_LIMIT = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
