@@ -40,7 +40,7 @@ from evalfleet.scheduling.events import (
     Write,
 )
 from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, LiveAttempt
-from evalfleet.scheduling.state import Adoption, RunPolicy, begin
+from evalfleet.scheduling.state import STALL_LIMIT, Adoption, RunPolicy, begin
 
 
 def case(ordinal: int, *, arm: str = "a", external: bool = False) -> Case:
@@ -315,7 +315,9 @@ def test_a_pause_of_our_own_expires_nothing_and_grants_nothing() -> None:
 def test_a_worker_that_does_not_ask_again_is_killed() -> None:
     story = Story([case(0)])
     granted(story.call())
-    story.tell(Tick(), after=6.0)
+    story.tell(Tick(), after=STALL_LIMIT - 1.0)
+    assert [each for each in story.said if isinstance(each, KillWorker)] == []
+    story.tell(Tick(), after=2.0)
     assert [each.worker for each in story.said if isinstance(each, KillWorker)] == ["w"]
 
 
