@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evalfleet.api.handle import RunHandle
     from evalfleet.api.planned import plan
-    from evalfleet.api.runs import cancel, collect_garbage, delete, export, import_, open_run, runs, watch
+    from evalfleet.api.records import cancel, collect_garbage, delete, export, import_, open_run, runs, watch
     from evalfleet.api.starting import resume, submit, try_
 
 _HOMES = {
     "RunHandle": "evalfleet.api.handle",
-    "cancel": "evalfleet.api.runs",
-    "collect_garbage": "evalfleet.api.runs",
-    "delete": "evalfleet.api.runs",
-    "export": "evalfleet.api.runs",
-    "import_": "evalfleet.api.runs",
-    "open_run": "evalfleet.api.runs",
+    "cancel": "evalfleet.api.records",
+    "collect_garbage": "evalfleet.api.records",
+    "delete": "evalfleet.api.records",
+    "export": "evalfleet.api.records",
+    "import_": "evalfleet.api.records",
+    "open_run": "evalfleet.api.records",
     "plan": "evalfleet.api.planned",
     "resume": "evalfleet.api.starting",
-    "runs": "evalfleet.api.runs",
+    "runs": "evalfleet.api.records",
     "submit": "evalfleet.api.starting",
     "try_": "evalfleet.api.starting",
-    "watch": "evalfleet.api.runs",
+    "watch": "evalfleet.api.records",
 }
 
 __all__ = [

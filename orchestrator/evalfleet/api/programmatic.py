@@ -11,7 +11,7 @@ from typing import Any, Self, TypedDict, Unpack
 from evalfleet.api.handle import RunHandle
 from evalfleet.api.options import CaseFilter, SubmitOptions
 from evalfleet.api.portal import Portal
-from evalfleet.api.runs import open_run, watch
+from evalfleet.api.records import open_run, watch
 from evalfleet.api.starting import submit
 from evalfleet.errors import ConfigurationError
 from evalfleet.model.assertion import AssertionRow

@@ -129,18 +129,25 @@ async def resume(run: str, options: ResumeOptions | None = None, observer: Obser
         request = Request.from_json(info.lock["request"], chosen.project)
         plan = await plan_request(replace(request, overrides={**request.overrides, **chosen.overrides}))
         _check_unchanged(info, plan)
-        if chosen.retry:
-            await lifecycle.reopen(
-                session.url, info.id, chosen.retry, who=lifecycle.current_user(), why="resume --retry"
-            )
-        elif info.status is RunStatus.COMPLETED:
-            raise ConfigurationError(f"run {info.id} is completed; --retry errored runs its errored cases again")
+        await _reopen(session, info, chosen)
         work = _Work(plan, request, place, _Told(observer, None))
         await _go_on(session, work, info, steal=chosen.steal)
     except BaseException:
         await session.close()
         raise
     return RunHandle(session, info.id)
+
+
+async def _reopen(session: Session, info: RunInfo, options: ResumeOptions) -> None:
+    """Make the cases that are to be retried unsettled. Raises ConfigurationError when nothing is left to go on with."""
+    reopened = 0
+    if options.retry:
+        who = lifecycle.current_user()
+        reopened = await lifecycle.reopen(session.url, info.id, options.retry, who=who, why="resume --retry")
+    if info.status is RunStatus.COMPLETED and not reopened:
+        statuses = " or ".join(status.value for status in options.retry)
+        hint = f"it has no {statuses} case" if statuses else "--retry errored runs its errored cases again"
+        raise ConfigurationError(f"run {info.id} is completed: {hint}")
 
 
 async def _unfinished(session: Session, plan: Plan) -> UnfinishedRun | None:

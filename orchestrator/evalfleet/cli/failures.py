@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 from evalfleet.errors import (
     ConfigurationError,
@@ -35,7 +36,9 @@ def code_of(error: BaseException) -> ExitCode:
 
 
 def error_lines(error: BaseException) -> list[str]:
-    """What to print: a line for each problem of a batch, else one line."""
+    """What to print: a line for each problem of a batch, else one line; the help where only a command's name stood."""
+    if isinstance(error, NoArgsIsHelpError):
+        return error.format_message().splitlines()
     if isinstance(error, DefinitionError):
         return [f"error: {visible_line(str(problem))}" for problem in error.problems] or [f"error: {error.code}"]
     return [f"error: {_one_line(_message(error))}"]

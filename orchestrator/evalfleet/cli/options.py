@@ -49,11 +49,14 @@ set_option = click.option(
     callback=_assignments,
     help="Change a limit of the experiment, as in limits.concurrency=8; never what is measured.",
 )
-arm_option = click.option("--arm", "arms", multiple=True, help="Only this arm; may be repeated.")
+arm_option = click.option("--arm", "arms", metavar="ARM", multiple=True, help="Only this arm; may be repeated.")
 address_option = click.option(
     "--address",
+    metavar="ADDRESS",
     help="The Ray cluster to run on: the http address of its dashboard ships the project there as a job, any other "
     "is joined from here.",
 )
-workers_option = click.option("--workers", type=click.IntRange(min=1), help="How many worker processes.")
-lanes_option = click.option("--lanes", type=click.IntRange(min=1), help="How many cases a worker runs at a time.")
+workers_option = click.option("--workers", type=click.IntRange(min=1), metavar="N", help="How many worker processes.")
+lanes_option = click.option(
+    "--lanes", type=click.IntRange(min=1), metavar="N", help="How many cases a worker runs at a time."
+)

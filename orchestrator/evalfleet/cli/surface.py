@@ -75,8 +75,8 @@ class Api(Protocol):
 
     async def resume(self, run: str, options: ResumeOptions, observer: Observer | None = None) -> RunHandle: ...
 
-    async def cancel(self, run: str) -> str:
-        """Ask the run to stop; the full run id."""
+    async def cancel(self, run: str) -> tuple[str, bool]:
+        """Ask the run to stop; its full id, and whether it was still going."""
         ...
 
     async def delete(self, run: str, options: DeleteOptions) -> str: ...

@@ -73,8 +73,10 @@ def restore_experiment(
     return LoadedExperiment(experiment=experiment, path=path, source=source, arms=arms, options=options)
 
 
-def validation_problems(source: Source, error: ValidationError, prefix: yaml_source.Path = ()) -> Iterator[Problem]:
-    """One Problem per place from a pydantic error, below `prefix`."""
+def validation_problems(
+    source: Source, error: ValidationError, prefix: yaml_source.Path = (), model: type[BaseModel] | None = None
+) -> Iterator[Problem]:
+    """One Problem per place from a pydantic error, below `prefix`; descriptions of `model` say what has which form."""
     seen: set[yaml_source.Path] = set()
     for item in error.errors(include_url=False, include_input=False):
         location = _location(source, (*prefix, *item["loc"]), missing=item["type"] == "missing")
@@ -85,8 +87,12 @@ def validation_problems(source: Source, error: ValidationError, prefix: yaml_sou
         code = "MISSING_KEY" if item["type"] == "missing" else "INVALID_VALUE"
         if code == "MISSING_KEY":
             message = "is required"
+        hint = None
+        if item["type"] == "string_pattern_mismatch":
+            field = None if model is None else model.model_fields.get(str(item["loc"][0]))
+            message, hint = "has the wrong form", None if field is None else field.description
         at_key = "[key]" in item["loc"]
-        yield source.problem(code, message[:1].lower() + message[1:], location, at_key=at_key)
+        yield source.problem(code, message[:1].lower() + message[1:], location, hint=hint, at_key=at_key)
 
 
 class _Check:
@@ -170,7 +176,7 @@ class _Check:
         options: dict[str, Any] = typed.model(known, factory.options, ("arms", arm))
         self._problems.extend(typed.problems)
         if (error := _validate(factory, options)) is not None:
-            self._problems.extend(validation_problems(self._source, error, ("arms", arm)))
+            self._problems.extend(validation_problems(self._source, error, ("arms", arm), factory.options))
         return options
 
     def _arms(self, experiment: Experiment) -> tuple[ArmPlan, ...]:

@@ -241,7 +241,6 @@ COMMAND_LINES = {
     ("resume", "x", "--retry", "passed"): "passed",
     ("delete", "x"): "--yes",
     ("runs", "--limit", "-1"): "--limit",
-    ("db",): "",
     ("db", "downgrade"): "downgrade",
 }
 
@@ -257,3 +256,12 @@ def test_a_command_line_that_cannot_be_meant_is_refused_in_one_line(
     assert (code, out) == (2, "")
     (line,) = err.splitlines()
     assert line.startswith("error: ") and COMMAND_LINES[arguments] in line, line
+
+
+@pytest.mark.parametrize("arguments", [(), ("db",)], ids=" ".join)
+def test_a_name_alone_is_answered_with_its_help(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert orchestrate(*arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"Usage: {' '.join(('orchestrate', *arguments))} [OPTIONS] COMMAND")
+    assert "Commands:" in err.splitlines()

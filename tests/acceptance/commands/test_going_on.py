@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,6 +148,10 @@ def test_a_run_goes_on_in_another_checkout_and_travels_in_a_file(
     assert refused.code == 2 and "experiment.yaml" in refused.err
     assert orchestrate("resume", old, "--inline", "--project", str(moved)).code == 0
 
+    again = orchestrate("resume", old, "--inline", "--project", str(moved), "--retry", "errored")
+    assert (again.code, again.err) == (2, f"error: run {old} is completed: it has no errored case\n")
+    assert orchestrate("cancel", old).out == f"run {old} has ended already\n"
+
     file = tmp_path / "run.evalfleet"
     before = orchestrate("show", old, "--json", "--text").values
     assert [case["status"] for case in before] == ["passed"] * 20
@@ -157,6 +162,12 @@ def test_a_run_goes_on_in_another_checkout_and_travels_in_a_file(
     assert orchestrate("show", old).code == 2
     assert orchestrate("import", str(file)).code == 0
     assert orchestrate("show", old, "--json", "--text").values == before
+
+
+def test_before_the_first_run_every_command_says_how_to_start_one(orchestrate: Orchestrate, tmp_path: Path) -> None:
+    alone = replace(orchestrate, database_url="", home=tmp_path)
+    for command in ("status", "runs"):
+        assert "orchestrate submit EXPERIMENT starts one" in alone(command).err
 
 
 def test_garbage_is_what_try_left_and_nothing_else(orchestrate: Orchestrate, project: Path) -> None:

@@ -186,9 +186,10 @@ class FakeApi:
         self.act("resume", run, options)
         return await self.open_run(run)
 
-    async def cancel(self, run: str) -> str:
+    async def cancel(self, run: str) -> tuple[str, bool]:
         self.act("cancel", run)
-        return (await self.open_run(run)).id
+        info = await (await self.open_run(run)).info()
+        return info.id, info.status is RunStatus.RUNNING
 
     async def delete(self, run: str, options: DeleteOptions) -> str:
         self.act("delete", run, options)

@@ -144,6 +144,11 @@ def test_resume_passes_on_what_was_asked(shell: Shell, mixed: FakeRun) -> None:
 
 def test_cancel(shell: Shell, mixed: FakeRun) -> None:
     assert shell("cancel", "7f3") == 0
+    assert shell.out == "run 7f3k2m0q1x has ended already\n"
+    mixed.run = replace(mixed.run, status=RunStatus.RUNNING)
+    assert shell("cancel", "7f3", "--json") == 0
+    assert shell.values == [{"run": "7f3k2m0q1x", "cancel_requested": True}]
+    assert shell("cancel", "7f3") == 0
     assert shell.out == "run 7f3k2m0q1x is asked to stop: orchestrate status 7f3k2m0q1x\n"
 
 

@@ -14,8 +14,10 @@ from evalfleet.cli.application import Application, pass_application
 @pass_application
 def command(application: Application, run: str) -> None:
     """Stop RUN. Attempts under way end as cancelled, what is settled stays, and `resume` goes on with the rest."""
-    stopped = application.run(application.api.cancel(run))
+    found, going = application.run(application.api.cancel(run))
     if application.json:
-        application.value({"run": stopped, "cancel_requested": True})
+        application.value({"run": found, "cancel_requested": going})
+    elif going:
+        application.lines([f"run {found} is asked to stop: orchestrate status {found}"])
     else:
-        application.lines([f"run {stopped} is asked to stop: orchestrate status {stopped}"])
+        application.lines([f"run {found} has ended already"])

@@ -28,6 +28,7 @@ def _formats(_ctx: click.Context, _parameter: click.Parameter, value: str) -> tu
 @click.option(
     "--format",
     "formats",
+    metavar="FORMATS",
     default="text",
     callback=_formats,
     show_default=True,

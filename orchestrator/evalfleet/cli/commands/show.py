@@ -57,7 +57,7 @@ class _Chosen:
 @click.command()
 @options.run_argument
 @click.argument("case", required=False)
-@click.option("--arm", help="Only cases of this arm.")
+@click.option("--arm", metavar="ARM", help="Only cases of this arm.")
 @options.status_option("--status", "statuses", among=tuple(CaseStatus), help="Only of this status; may be repeated.")
 @click.option("--prefix", help="Only cases whose eval id starts so.")
 @click.option("--tag", help="Only cases with this tag.")
@@ -66,7 +66,9 @@ class _Chosen:
 @click.option("--turns", is_flag=True, help="Only what was said.")
 @click.option("--tools", is_flag=True, help="Only the tool calls.")
 @click.option("--assertions", is_flag=True, help="Only the assertions.")
-@click.option("--diagnostics", is_flag=True, help="Tracebacks and the author's log lines, too.")
+@click.option(
+    "--diagnostics", is_flag=True, help="Tracebacks, the author's log lines and what a sandbox did not enforce, too."
+)
 @click.option("--full", is_flag=True, help="Cut no text.")
 @click.option("--text", is_flag=True, help="Put what agents wrote into a JSON listing, too.")
 @options.json_option

@@ -45,13 +45,15 @@ async def watch(run: str) -> AsyncIterator[RunProgress]:
         await session.close()
 
 
-async def cancel(run: str) -> str:
-    """Ask a run to stop; what is in flight is cancelled, what is settled stays. Returns the full id."""
+async def cancel(run: str) -> tuple[str, bool]:
+    """Ask a run to stop; what is in flight is cancelled, what is settled stays.
+
+    Its full id, and whether it was still going.
+    """
     session = await Session.open()
     try:
         info = await session.reader.find_run(run)
-        await lifecycle.request_cancel(session.url, info.id)
-        return info.id
+        return info.id, await lifecycle.request_cancel(session.url, info.id)
     finally:
         await session.close()
 
