@@ -9,7 +9,7 @@ from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.execution.conversation import total_usage
 from evalfleet.execution.job import AttemptControl
 from evalfleet.execution.ledger import Ledger
-from evalfleet.execution.redact import safe
+from evalfleet.execution.redact import redact, safe
 from evalfleet.execution.state import AttemptState
 from evalfleet.grading.fold import fold
 from evalfleet.model.assertion import AssertionRow
@@ -107,7 +107,14 @@ def _folded(
     state: AttemptState, failure: AttemptFailure | None, rows: tuple[AssertionRow, ...]
 ) -> tuple[Outcome, Judgement]:
     definition = state.job.definition
-    judgement = fold(definition.style, failure, rows, state.skip_reason, definition.allow_no_assertions)
+    judgement = fold(
+        definition.style,
+        failure,
+        rows,
+        state.skip_reason,
+        definition.allow_no_assertions,
+        lambda text: redact(text, state.secrets.values),
+    )
     return _outcome(failure), judgement
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias, cast
 
 from evalfleet.model.assertion import AssertionRow
 from evalfleet.model.events import MISSING
+
+Clean: TypeAlias = Callable[[str], str]
 
 #: Characters of each value that the text quotes.
 QUOTED = 80
@@ -21,12 +23,15 @@ def title(row: AssertionRow) -> str:
     return f"{row.name} ({row.label})" if row.label else row.name
 
 
-def explain(row: AssertionRow) -> str:
-    """`check: expected includes "sunny", got "It rains"`, for a row that does not hold."""
-    return ": ".join(filter(None, (title(row), ", ".join(_facts(row)))))
+def explain(row: AssertionRow, clean: Clean) -> str:
+    """`check: expected includes "sunny", got "It rains"`, for a row that does not hold.
+
+    `clean` removes what may not be shown, before anything is cut.
+    """
+    return ": ".join(filter(None, (title(row), ", ".join(_facts(row, clean)))))
 
 
-def _facts(row: AssertionRow) -> Iterator[str]:
+def _facts(row: AssertionRow, clean: Clean) -> Iterator[str]:
     outcome, policy = row.outcome, row.policy
     if outcome.measurement is not None:
         least = policy.at_least if policy.gate_min is None else policy.gate_min
@@ -36,23 +41,25 @@ def _facts(row: AssertionRow) -> Iterator[str]:
     wanted = next((criterion[name] for name in _WANTED if name in criterion), outcome.expected)
     matcher = criterion.get("match")
     if wanted is not MISSING:
-        yield f"expected {_quoted(wanted)}" if matcher is None else f"expected {matcher} {_quoted(wanted)}"
+        yield (
+            f"expected {_quoted(wanted, clean)}" if matcher is None else f"expected {matcher} {_quoted(wanted, clean)}"
+        )
     if wanted is not MISSING or outcome.actual is not MISSING:
-        yield f"got {_quoted(outcome.actual)}"
+        yield f"got {_quoted(outcome.actual, clean)}"
     if outcome.reason:
-        yield _cut(outcome.reason)
+        yield _cut(clean(outcome.reason))
 
 
 def _fields(criterion: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", criterion) if isinstance(criterion, dict) else {}
 
 
-def _quoted(value: Any) -> str:
+def _quoted(value: Any, clean: Clean) -> str:
     """A value as JSON, cut."""
     if value is MISSING:
         return "nothing"
     try:
-        return _cut(json.dumps(value, ensure_ascii=False))
+        return _cut(clean(json.dumps(value, ensure_ascii=False)))
     except (TypeError, ValueError, RecursionError):
         return f"a {type(value).__name__}"
 

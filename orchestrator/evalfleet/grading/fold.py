@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from evalfleet.errors import AttemptFailure, FailureKind
-from evalfleet.grading.explain import explain, title
+from evalfleet.grading.explain import Clean, explain, title
 from evalfleet.model.assertion import AssertionPolicy, AssertionResult, AssertionRow, Result
 from evalfleet.model.verdict import Judgement, Score, ScoreState, Style, Verdict
 
@@ -83,11 +83,13 @@ def fold(
     rows: Sequence[AssertionRow],
     skip_reason: str | None = None,
     allow_no_assertions: bool = False,
+    clean: Clean = str,
 ) -> Judgement:
     """The judgement of an attempt, in this order: errored, failed, skipped, passed.
 
     `failure` is how the execution ended without an answer; `skip_reason` what `t.skip` was given. An
-    errored judgement blames the failure, else the first decisive row.
+    errored judgement blames the failure, else the first decisive row. `clean` takes out of a message what may not
+    be shown.
     """
     judged = [(row, judge_row(style, row.name, row.outcome, row.policy)) for row in rows]
     blame = _blame(style, failure, judged, needs_rows=not allow_no_assertions and skip_reason is None)
@@ -100,7 +102,7 @@ def fold(
         return Judgement(verdict=Verdict.ERRORED, score=score, kind=blame.kind, code=blame.code, message=blame.message)
     failed = next((row for row, judgement in judged if judgement.gate and judgement.holds is False), None)
     if failed is not None:
-        return Judgement(verdict=Verdict.FAILED, score=score, message=explain(failed))
+        return Judgement(verdict=Verdict.FAILED, score=score, message=explain(failed, clean))
     if skip_reason is not None:
         return Judgement(verdict=Verdict.SKIPPED, score=score, message=skip_reason)
     return Judgement(verdict=Verdict.PASSED, score=score)

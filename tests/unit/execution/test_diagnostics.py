@@ -60,6 +60,18 @@ async def test_the_traceback_of_a_broken_predicate_is_kept_without_secrets(attem
     assert SECRET not in (evidence.summary.message or "")
 
 
+async def test_no_cut_leaves_half_a_secret_in_a_message(attempt: Any) -> None:
+    def answer(turn: Any, ctx: Any) -> Turn:
+        return Turn(reply="x" * 72 + ctx.secrets.resolve("KEY"))
+
+    async def body(t: Any) -> None:
+        t.check((await t.send("x")).reply, includes("sunny"))
+
+    evidence = await attempt(body, answer, using={"secrets": FakeSecrets({"KEY": SECRET})})
+    message = evidence.summary.message
+    assert message is not None and "[secre" in message and "hunter" not in message
+
+
 async def test_a_broken_filter_of_an_input_request_is_told_too(attempt: Any) -> None:
     async def body(t: Any) -> None:
         await t.send("x")

@@ -36,6 +36,10 @@ TURN = TurnRecord(
 )
 
 
+def said_of(failed: AssertionRow) -> str:
+    return explain(failed, str)
+
+
 def row(name: str, criterion: Any, outcome: AssertionResult, **more: Any) -> AssertionRow:
     policy = more.pop("policy", AssertionPolicy())
     return AssertionRow(index=0, name=name, scope="t", criterion=criterion, policy=policy, outcome=outcome, **more)
@@ -52,7 +56,7 @@ def row(name: str, criterion: Any, outcome: AssertionResult, **more: Any) -> Ass
 )
 async def test_a_failed_check_says_what_was_expected_and_what_came(match: Match, value: Any, said: str) -> None:
     outcome = await check_value(value, match)
-    assert explain(row("check", match.describe(), outcome)).startswith(said)
+    assert said_of(row("check", match.describe(), outcome)).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -75,18 +79,18 @@ async def test_a_failed_check_says_what_was_expected_and_what_came(match: Match,
 def test_a_failed_assertion_on_a_scope_says_so_too(name: str, criterion: Any, said: str) -> None:
     outcome = evaluate(criterion, scope_of(ScopeKind.TURN, (TURN,), False))
     assert outcome.result is Result.MISMATCHED
-    assert explain(row(name, criterion.describe(), outcome)) == said
+    assert said_of(row(name, criterion.describe(), outcome)) == said
 
 
 async def test_a_measurement_says_how_far_it_came() -> None:
     outcome = await check_value("abcd", similarity("abxx"))
     gated = row("check", {}, outcome, policy=AssertionPolicy(gate=True, gate_min=0.8), label="close")
-    assert explain(gated) == "check (close): measured 0.5, needs 0.8"
+    assert said_of(gated) == "check (close): measured 0.5, needs 0.8"
 
 
 def test_a_plain_assert_shows_its_expression() -> None:
     outcome = AssertionResult(result=Result.MISMATCHED, expected=1, actual=2)
-    assert explain(row("assert", {"criterion": "assert", "expression": "a == b"}, outcome)) == (
+    assert said_of(row("assert", {"criterion": "assert", "expression": "a == b"}, outcome)) == (
         'assert: expected "a == b", got 2'
     )
 
@@ -94,4 +98,4 @@ def test_a_plain_assert_shows_its_expression() -> None:
 @given(st.recursive(st.none() | st.text() | st.integers(), lambda inner: st.lists(inner), max_leaves=300))
 def test_it_is_short_whatever_the_agent_said(value: Any) -> None:
     outcome = AssertionResult(result=Result.MISMATCHED, expected=value, actual=value, reason="r" * 1000)
-    assert len(explain(row("check", {"match": "equals"}, outcome))) <= 3 * (QUOTED + 1) + 40
+    assert len(said_of(row("check", {"match": "equals"}, outcome))) <= 3 * (QUOTED + 1) + 40
