@@ -80,6 +80,7 @@ def _tick(state: RunState, now: float) -> list[Decision]:
     losses.expire(state, now)
     losses.announce_old(state, now)
     settling.wake(state, now)
+    settling.limit_failures(state)
     return [
         KillWorker(worker.id, "an attempt is past its deadline and the worker did not end it")
         for worker in losses.overdue(state, now)

@@ -196,6 +196,8 @@ class WorkerActor:
         self._lanes = lanes
         self._epoch = 0
         self._worker: Worker | None = None
+        self._met = False
+        self._tried = asyncio.Event()
         self._over = asyncio.Event()
 
     async def run(self, run_key: int) -> Refused | WorkerEnd:
@@ -203,8 +205,10 @@ class WorkerActor:
         try:
             worker, close = self._blueprint.worker(run_key, self._name, self._lanes, self._exchange)
         except EvalfleetError as error:
+            self._tried.set()
             return Refused(type(error), str(error))
         self._worker = worker
+        self._tried.set()
         try:
             await self._introduce()
             return await worker.run()
@@ -217,6 +221,11 @@ class WorkerActor:
         """Return when the worker ended in good order; fail when its process died."""
         await self._over.wait()
 
+    async def begun(self) -> bool:
+        """Whether the worker could be built, as soon as that is known; fails when its process dies of it."""
+        await self._tried.wait()
+        return self._worker is not None
+
     async def drain(self) -> None:
         if self._worker is not None:
             self._worker.drain()
@@ -226,8 +235,10 @@ class WorkerActor:
 
     async def _introduce(self) -> None:
         me = ray.get_runtime_context().current_actor
+        self._met = False
         with contextlib.suppress(RayError):
             await self._coordinator.meet.remote(self._name, me)
+            self._met = True
 
     async def _exchange(self, request: ExchangeRequest) -> ExchangeReply:
         try:
@@ -237,9 +248,8 @@ class WorkerActor:
         except RayError as error:
             raise ConnectionError("the coordinator did not answer") from error
         reply = wire.decode_reply(data)
-        if reply.epoch > self._epoch:
+        if not self._met or (self._epoch and reply.epoch > self._epoch):
             # A new incarnation does not know us: it must see our death as the old one would have.
-            if self._epoch:
-                await self._introduce()
-            self._epoch = reply.epoch
+            await self._introduce()
+        self._epoch = max(self._epoch, reply.epoch)
         return reply

@@ -43,12 +43,13 @@ def ray_cluster(address: str | None, temporary: Path | None = None) -> Generator
     except (ConnectionError, RuntimeError, OSError, ValueError) as error:
         what = "Ray could not be started here" if address is None else f"there is no Ray to join at {address}"
         raise InfrastructureError(f"{what}: {str(error).strip().splitlines()[0] if str(error) else error!r}") from error
-    try:
-        with redirect_stdout(_Quiet(sys.stdout)):
+    # Ray keeps some of its remarks until it is shut down.
+    with redirect_stdout(_Quiet(sys.stdout)):
+        try:
             where = str(ray.get_runtime_context().gcs_address)  # pyright: ignore[reportUnknownArgumentType]
             yield Cluster(where, int(ray.cluster_resources().get("CPU", 1)), own=address is None)
-    finally:
-        ray.shutdown()
+        finally:
+            ray.shutdown()
 
 
 class _Quiet(io.TextIOBase):

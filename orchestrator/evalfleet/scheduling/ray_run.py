@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,6 +58,7 @@ class RayRun:
         self._workers: dict[str, Actor] = {}
         self._running: dict[asyncio.Future[Refused | WorkerEnd], str] = {}
         self._run_key = 0
+        self._begun: set[str] = set()
         self._failures = 0
         self._heard_at = 0.0
 
@@ -74,7 +76,7 @@ class RayRun:
 
         Raises RunHeld, StoreError, or what a worker could not be built for.
         """
-        self._run_key = await self._begun()
+        self._run_key = await self._claimed()
         for _ in range(self._fleet.workers):
             self._hire()
         self._heard_at = _now()
@@ -99,7 +101,7 @@ class RayRun:
         finally:
             ended.cancel()
 
-    async def _begun(self) -> int:
+    async def _claimed(self) -> int:
         """The run's number in the store, once it is claimed."""
         return await self._answer(self._coordinator.begin)
 
@@ -141,16 +143,26 @@ class RayRun:
         )
         self._workers[name] = worker
         self._running[asyncio.ensure_future(_awaited(worker.run.remote(self._run_key)))] = name
+        begun = asyncio.ensure_future(_awaited(worker.begun.remote()))
+        begun.add_done_callback(lambda done: self._note_begun(name, done))
+
+    def _note_begun(self, name: str, begun: asyncio.Future[bool]) -> None:
+        if not begun.cancelled() and begun.exception() is None and begun.result():
+            self._begun.add(name)
+            self._failures = 0
 
     def _replace_dead(self) -> None:
         for running in [future for future in self._running if future.done()]:
-            del self._workers[self._running.pop(running)]
+            name = self._running.pop(running)
+            del self._workers[name]
             error = running.exception()
             if error is not None and not isinstance(error, RayError):
                 raise error
             end = None if error is not None else running.result()
             if isinstance(error, RayTaskError) and not isinstance(error, ActorDiedError):
                 self._count_failure(InfrastructureError(f"workers fail: {_first_line(error)}"))
+            elif error is not None and name not in self._begun:
+                self._count_failure(InfrastructureError(f"workers die as they load the project: {_first_line(error)}"))
             elif isinstance(end, Refused):
                 self._count_failure(end.exception())
             elif end is WorkerEnd.STOPPED or end is WorkerEnd.ABANDONED:
@@ -165,9 +177,13 @@ class RayRun:
 
     async def _drain(self, observer: Callable[[RunProgress], None] | None) -> None:
         ended = asyncio.ensure_future(self._ended())
-        for cancel in (False, True):
-            await self._coordinator.stop.remote(RunStatus.CANCELLED, "interrupted by the user", cancel)
-            await asyncio.wait({ended}, timeout=None if cancel else DRAIN)
+        began = _now()
+        while not ended.done():
+            # Asked again and again: a coordinator that is restarted meanwhile has forgotten it.
+            with contextlib.suppress(RayError):
+                cancel = _now() - began >= DRAIN
+                await self._coordinator.stop.remote(RunStatus.CANCELLED, "interrupted by the user", cancel)
+            await asyncio.wait({ended}, timeout=BEAT)
         await self._ping(observer)
 
     def _dismiss(self) -> None:

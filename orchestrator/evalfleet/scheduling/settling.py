@@ -177,6 +177,11 @@ def _count(state: RunState, what: Verdict | Settlement) -> None:
     if what is not Verdict.ERRORED:
         return
     state.failures += 1
+    limit_failures(state)
+
+
+def limit_failures(state: RunState) -> None:
+    """Stop granting once too many cases errored, be it before this incarnation."""
     limit = state.policy.max_failures
     if limit is not None and state.failures >= limit and state.stopping is None:
         state.stopping = StopAsked(RunStatus.LIMITED, f"max_failures: {state.failures} cases errored")
