@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.acceptance.kill.command import Surroundings
+from evalfleet.reports.exit_code import ExitCode
+from tests.acceptance.kill.command import Command, Surroundings
 from tests.acceptance.kill.drill import CASES, KINDS, PLACES, Drill, Lab, Plan, drill_all, plans
 
 if TYPE_CHECKING:
@@ -34,6 +35,19 @@ async def test_nothing_is_lost_or_counted_twice(lab: Lab, kind: str) -> None:
     assert outcome.moment is not None, "the run was over before the kill"
     assert outcome.problems() == []
     assert outcome.exits == ([-9, 0] if kind == "driver" else [0])
+
+
+@pytest.mark.ray
+async def test_workers_that_die_as_they_load_the_project_end_the_run(lab: Lab) -> None:
+    project = lab.project("unloadable")
+    agent = project.folder / "drilled_agent.py"
+    in_a_worker = "import os, sys\nif 'default_worker' in sys.argv[0]:\n    os._exit(3)\n"
+    agent.write_text(in_a_worker + agent.read_text())
+    submit = await Command.started(lab.surroundings, project.folder, "submit", "experiment.yaml", *lab.options)
+    assert await submit.ended(60) == ExitCode.INFRASTRUCTURE
+    assert "error: workers die as they load the project" in submit.said
+    assert submit.value["error"]["exit_code"] == ExitCode.INFRASTRUCTURE
+    assert len(submit.printed.splitlines()) == 1, "Ray's remarks stand amid the JSON"
 
 
 @pytest.mark.soak

@@ -163,12 +163,21 @@ async def test_a_run_that_is_held_is_refused_and_one_that_was_stolen_ends_its_fi
     await thief.ended()
 
 
-async def test_a_run_that_fails_too_often_exits_with_3(desk: Desk) -> None:
+async def test_a_run_that_fails_too_often_exits_with_3_until_its_limit_is_raised(desk: Desk) -> None:
     project = desk.project(STEADY)
     broken = AGENT.replace("await asyncio.sleep(float(seconds))", 'raise ValueError("broken")')
     (project.folder / "drilled_agent.py").write_text(broken)
     submit = await desk.start("submit", "experiment.yaml", "--inline", "--set", "limits.max_failures=3")
     assert await submit.ended() == ExitCode.LIMITED, submit.said
-    figures = await read_figures(desk.url, await submit.run_id())
+    run = await submit.run_id()
+    figures = await read_figures(desk.url, run)
     assert figures.status == "limited"
     assert 3 <= figures.settled <= 3 + 2 * LANES
+
+    started = project.started()
+    again = await desk.start("resume", run, "--inline")
+    assert await again.ended() == ExitCode.LIMITED, again.said
+    assert project.started() == started
+    raised = await desk.start("resume", run, "--inline", "--set", "limits.max_failures=100")
+    assert await raised.ended() == ExitCode.NOT_ACCEPTED, raised.said
+    assert (await read_figures(desk.url, run)).settled == project.cases
