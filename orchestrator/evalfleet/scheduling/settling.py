@@ -43,7 +43,7 @@ def sealed(state: RunState, worker: WorkerView, seal: SealedAttempt, now: float)
 
 
 def _in_flight(state: RunState, attempt: int) -> bool:
-    return state.inflight is not None and any(write.sealed.attempt == attempt for write in state.inflight.attempts)
+    return state.inflight is not None and attempt in state.buffer.taken
 
 
 def settles(state: RunState, case: OpenCase, seal: SealedAttempt) -> bool:

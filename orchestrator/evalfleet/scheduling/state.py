@@ -164,13 +164,14 @@ class WorkerView:
 
 @dataclass(slots=True)
 class Buffer:
-    """What waits for the next commit, in the order it was decided."""
+    """What waits for the next commit, in the order it was decided. `taken` names the last batch's attempts."""
 
     attempts: dict[int, AttemptWrite] = field(default_factory=dict[int, AttemptWrite])
     lost: list[LostAttempt] = field(default_factory=list[LostAttempt])
     settled: list[SettleWithout] = field(default_factory=list[SettleWithout])
     intents: list[Intent] = field(default_factory=list[Intent])
     closed: list[int] = field(default_factory=list[int])
+    taken: frozenset[int] = frozenset()
     size: int = 0
 
     def __bool__(self) -> bool:
@@ -190,6 +191,7 @@ class Buffer:
             closed_intents=tuple(self.closed),
         )
         self.lost, self.settled, self.intents, self.closed = [], [], [], []
+        self.taken = frozenset(write.sealed.attempt for write in chosen)
         return batch
 
 
