@@ -60,7 +60,13 @@ class Plan:
     @classmethod
     def seeded(cls, kind: str, seed: int, failpoint: str | None = None) -> Plan:
         source = random.Random(f"{kind} {seed} {failpoint}")
-        return cls(kind, source.random(), source.random(), failpoint, seed, kind == "driver" and failpoint is None)
+        # Half of the drivers die anywhere between the run's creation and the command's end, half among the work.
+        whole = kind == "driver" and failpoint is None and seed % 2 == 1
+        return cls(kind, source.random(), source.random(), failpoint, seed, whole)
+
+    @property
+    def where(self) -> str:
+        return self.failpoint or f"seed {self.seed}{'*' if self.whole else ''}"
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ class Outcome:
         """One row of the table."""
         cells = (
             self.plan.kind,
-            self.plan.failpoint or f"seed {self.plan.seed}",
+            self.plan.where,
             "too late" if self.moment is None else f"{self.moment:.1f} s",
             ", ".join(map(str, self.exits)),
             self.figures.settled,
@@ -331,7 +337,7 @@ async def drill_all(folder: Path, chosen: Sequence[Plan], cases: int, tell: Call
         for plan in chosen:
             outcome = await Drill(lab, plan).run()
             tell(outcome.line())
-            found = [f"{plan}: {problem}" for problem in outcome.problems()]
+            found = [f"{plan.kind} {plan.where}: {problem}" for problem in outcome.problems()]
             for problem in found:
                 tell(f"PROBLEM {problem}")
             problems += found

@@ -12,8 +12,15 @@ COORDINATOR = "ray::CoordinatorActor"
 WORKER = "ray::WorkerActor"
 RAYLET = "raylet"
 
-#: Parts of Ray that outlive a killed driver for a while: they hold no lease and run no case.
-_RAY_AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent", "ray/dashboard/agent.py", "runtime_env/agent/main.py")
+#: Parts of Ray that outlive a killed driver for a while and have none of our code in them: its agents, and processes
+#: of its pool that were still starting, so that no actor has moved in.
+_RAY_AGENTS = (
+    "ray::DashboardAgent",
+    "ray::RuntimeEnvAgent",
+    "ray/dashboard/agent.py",
+    "runtime_env/agent/main.py",
+    "workers/default_worker.py",
+)
 
 
 class Tree:
