@@ -56,9 +56,11 @@ class Bench:
     work: Path
     env: Mapping[str, str]
     servers: list[Account] = field(default_factory=list)
+    _opened: list[Account] = field(default_factory=list)
 
     def start(self, argv: Sequence[str | Path], cwd: Path, env: Mapping[str, str] | None = None) -> Running:
         account = open_account()
+        self._opened.append(account)
         logs = self.work / "logs"
         logs.mkdir(exist_ok=True)
         number = len(list(logs.iterdir()))
@@ -67,6 +69,17 @@ class Bench:
             began = time.time()
             pid = account.start([str(part) for part in argv], {**self.env, **(env or {})}, cwd, stdout, stderr)
         return Running(account, pid, began, out, err)
+
+    def end(self, account: Account) -> None:
+        """Kill what still runs of a command, and close its account."""
+        kill_all(account)
+        account.close()
+        self._opened.remove(account)
+
+    def close(self) -> None:
+        """End every command that was started, also after a failure half-way."""
+        for account in tuple(self._opened):
+            self.end(account)
 
     def run(
         self,
@@ -90,17 +103,14 @@ class Bench:
         while (code := running.account.ended()) is None:
             memory.look()
             if time.monotonic() - began > timeout:
-                kill_all(running.account)
                 raise CommandFailed(f"{argv[0]} took more than {timeout:.0f} s{_tail(running.err)}")
             time.sleep(_LOOK)
         wall = time.monotonic() - began
         if code not in codes:
-            kill_all(running.account)
             raise CommandFailed(f"{_shown(argv)} ended with {code}{_tail(running.err)}")
         _wait_empty(running.account, _LINGER if linger else 0.0)
         cpu, servers = running.account.cpu(), self._servers_cpu() - before
-        kill_all(running.account)
-        running.account.close()
+        self.end(running.account)
         return Measurement(
             wall=wall,
             cpu=cpu + servers,

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.accounts import kill_all
 from bench.measure import Bench, CommandFailed, Running
 
 SCRIPTS = Path(sys.executable).parent
@@ -119,8 +118,7 @@ def warm_server(bench: Bench, home: Path) -> Generator[str]:
         yield _first_line(running)
     finally:
         bench.servers.remove(running.account)
-        kill_all(running.account)
-        running.account.close()
+        bench.end(running.account)
 
 
 @contextmanager
@@ -139,8 +137,7 @@ def running_ray(bench: Bench, temporary: Path) -> Generator[str]:
         yield f"127.0.0.1:{port}"
     finally:
         bench.servers.remove(running.account)
-        kill_all(running.account)
-        running.account.close()
+        bench.end(running.account)
 
 
 def environment(work: Path) -> dict[str, str]:

@@ -42,9 +42,11 @@ def main() -> int:
         _say(f"installing {peer.name} {peer.version}")
         peer.install()
     work = Path(tempfile.mkdtemp(prefix="evalfleet-bench-"))
+    bench = Bench(work, environment(work))
     try:
-        figures = asyncio.run(_measure(args, peers, work))
+        figures = asyncio.run(_measure(args, peers, bench))
     finally:
+        bench.close()
         if args.keep:
             _say(f"kept {work}")
         else:
@@ -58,14 +60,13 @@ def main() -> int:
     return 1 if failed and not args.report else 0
 
 
-async def _measure(args: argparse.Namespace, peers: Sequence[Peer], work: Path) -> Figures:
-    bench = Bench(work, environment(work))
-    home = work / "state"
+async def _measure(args: argparse.Namespace, peers: Sequence[Peer], bench: Bench) -> Figures:
+    home = bench.work / "state"
     found: list[Figure] = []
     with warm_server(bench, home) as url:
         setting = Setting(
             bench=bench,
-            scrub=machine.Scrubber(work, ROOT),
+            scrub=machine.Scrubber(bench.work, ROOT),
             home=home,
             url=url,
             peers=peers,

@@ -51,8 +51,7 @@ async def _product(setting: Setting, number: int, case: str, *, everything: bool
     argv = [str(ORCHESTRATE), "resume", run, "--json"]
     resumed_at = time.time()
     measured = setting.bench.run(argv, project.folder, env)
-    kill_all(running.account)
-    running.account.close()
+    setting.bench.end(running.account)
     with warm_server(setting.bench, home) as url:
         counts = await check_run(url, run, n, exact=False)
     return _figure(
@@ -90,7 +89,7 @@ def _peers(setting: Setting, number: int) -> Iterator[Figure]:
             continue
         running = setting.bench.start(slow.argv, slow.cwd or setting.bench.work, slow.env)
         killed = _kill_half_way(running, log, n, everything=True)
-        running.account.close()
+        setting.bench.end(running.account)
         resumed_at = time.time()
         measured = setting.run(resume)
         shown = setting.shown(resume.argv)
