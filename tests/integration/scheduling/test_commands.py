@@ -6,7 +6,6 @@ import asyncio
 import re
 import signal
 import socket
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -119,11 +118,10 @@ async def test_one_interrupt_drains_and_two_end_at_once(desk: Desk) -> None:
     twice.send(signal.SIGINT)
     await until(lambda: "once more to stop at once" in twice.said)
     twice.send(signal.SIGINT)
-    asked_at = time.monotonic()
     assert await twice.ended(30) == ExitCode.CANCELLED
-    assert time.monotonic() - asked_at < 2.5, "a drain would take three seconds"
     assert await tree.gone(2) == []
-    assert (await read_figures(desk.url, run)).settled == 2
+    left = await read_figures(desk.url, run)
+    assert (left.status, left.settled) == ("running", 2), "a drain would have written how the run ended"
 
 
 async def test_of_two_resumes_one_works_and_the_other_says_who_does(desk: Desk) -> None:
