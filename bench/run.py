@@ -8,6 +8,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -37,6 +38,7 @@ def main() -> int:
     """Measure and write the results. Fails when the store lacks anything, or a goal that was measured is missed."""
     args = _arguments()
     os.chdir(ROOT)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     peers = [PEERS[name](ROOT / "bench" / ".peers") for name in args.peers]
     for peer in peers:
         _say(f"installing {peer.name} {peer.version}")
