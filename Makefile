@@ -5,7 +5,7 @@ SOURCES := orchestrator/evalfleet adapters/evalfleet_adapters sandboxes/evalflee
 JOBS ?= 2
 PYTEST := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup
 
-.PHONY: help setup quickstart lint check test test-all soak bench lock clean
+.PHONY: help setup quickstart lint check test test-all soak drill bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -34,6 +34,9 @@ test: setup ## every test but the soak tests; ends with the seconds spent in eac
 
 soak: setup ## the long tests only
 	$(PYTEST) -m soak --timeout 1800
+
+drill: setup ## kill processes of real runs and print what came of it, a line each (docs/drills.md)
+	$(PY) -m tests.acceptance.kill.drill
 
 test-all: test soak ## every test there is
 

@@ -71,7 +71,7 @@ def is_ray_agent(name: str) -> bool:
 def called(process: psutil.Process) -> str | None:
     """The command line of a living process; None when it has ended, if only its parent has to notice."""
     try:
-        if process.status() == psutil.STATUS_ZOMBIE:
+        if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
             return None
         return " ".join(process.cmdline()).strip() or process.name()
     except psutil.Error:
