@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ async def open_results(setting: Setting, sweep: NullSweep, number: int) -> Async
     """Read evalfleet's largest run, and its run of the size nearest to what Inspect has."""
     largest = max(sweep.runs)
     inspect_n, log = sweep.logs.get("inspect", (largest, None))
-    same = min(sweep.runs, key=lambda n: abs(n - inspect_n))
+    same = min(sweep.runs, key=lambda n: abs(math.log(n / inspect_n)))
     yield _api(setting, "aggregate", largest, sweep.runs[largest], number)
     for case, *argv in (
         ("show", "show", sweep.runs[same], "--limit", "50"),
