@@ -14,8 +14,14 @@ from evalfleet.store.connection import PARAMETERS, Connection, first_line, place
 
 T = TypeVar("T")
 
-# also a standby that was promoted or demoted under us, a server that is starting, a disk that is full
-_LOST = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
+# also a standby that was promoted or demoted under us, a server that is starting, a disk that is full, and a session
+# that the server ended because this process had been frozen in a transaction
+_LOST = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    errors.ReadOnlySqlTransaction,
+    errors.IdleInTransactionSessionTimeout,
+)
 #: What Postgres says of a row that it can't take; a malformed binary one reads as a violated protocol.
 REFUSED = (psycopg.DataError, psycopg.IntegrityError, errors.ProtocolViolation)
 _FIRST_PAUSE = 0.05

@@ -20,9 +20,10 @@ def _sql(text: str) -> bytes:
 #: How ordinals map to blocks of `case_blocks`: 1,024 each.
 BLOCK_BITS = 10
 
+# a coordinator that is frozen in a commit holds the lock of its run no longer than it holds the run itself
 SESSION = _sql("""
 SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; SET work_mem = '32MB';
-SET idle_in_transaction_session_timeout = '60s'
+SET idle_in_transaction_session_timeout = '15s'
 """)
 
 STAGED = {

@@ -11,6 +11,9 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import psutil
+import pytest
+
 from evalfleet.model.ids import COUNTER_BITS
 from evalfleet.ports import Holder
 from evalfleet.scheduling.state import Adoption
@@ -24,9 +27,9 @@ SUCCESSOR = Holder(id="successor", host="here", pid=1)
 
 
 @asynccontextmanager
-async def another_process(url: str, starts: Path) -> AsyncGenerator[asyncio.subprocess.Process]:
+async def another_process(url: str, starts: Path, place: str = "") -> AsyncGenerator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.integration.scheduling.working", url, str(starts)
+        sys.executable, "-m", "tests.integration.scheduling.working", url, str(starts), place
     )
     try:
         yield process
@@ -44,12 +47,19 @@ async def until(happened: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_woken_coordinator_writes_and_grants_nothing(database: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param("before_reply", id="between commits"),
+        # The lock of its run is kept as long as the run: the successor waits for it.
+        pytest.param("after_copy", id="in a commit", marks=pytest.mark.soak),
+    ],
+)
+async def test_a_woken_coordinator_writes_and_grants_nothing(database: str, tmp_path: Path, place: str) -> None:
     await create_run(database, a_run(CASES))
     starts = Starts(tmp_path / "starts")
-    async with another_process(database, tmp_path / "starts") as zombie:
-        await until(lambda: len(starts) >= CASES // 4)
-        os.kill(zombie.pid, signal.SIGSTOP)
+    async with another_process(database, tmp_path / "starts", place) as zombie:
+        await until(lambda: psutil.Process(zombie.pid).status() == psutil.STATUS_STOPPED)
         await asyncio.sleep(LEASE / 2)
         before = len(starts)
         successor = asyncio.create_task(work(database, starts, SUCCESSOR, adoption=Adoption.LEASE, steal=True))
@@ -73,6 +83,23 @@ async def test_a_woken_coordinator_writes_and_grants_nothing(database: str, tmp_
         """,
     ) == ("completed", 2, CASES, CASES, CASES, CASES)
     assert len(starts) - len({start.case for start in starts.all()}) <= 2 * LANES
+
+
+@pytest.mark.soak
+async def test_a_coordinator_that_was_frozen_in_a_commit_goes_on_when_nobody_came(
+    database: str, tmp_path: Path
+) -> None:
+    """The server has ended its session meanwhile, and with it the commit, which is made again."""
+    await create_run(database, a_run(CASES))
+    starts = Starts(tmp_path / "starts")
+    async with another_process(database, tmp_path / "starts", "after_copy") as frozen:
+        await until(lambda: psutil.Process(frozen.pid).status() == psutil.STATUS_STOPPED)
+        await asyncio.sleep(17)
+        os.kill(frozen.pid, signal.SIGCONT)
+        assert await frozen.wait() == 0
+    assert await one(database, "SELECT status::text, epoch, attempts FROM runs") == ("completed", 1, CASES)
+    assert await one(database, "SELECT count(*), count(DISTINCT ordinal) FROM settlements") == (CASES, CASES)
+    assert len(starts) == CASES
 
 
 async def test_who_steals_from_a_living_coordinator_ends_it(database: str, tmp_path: Path) -> None:

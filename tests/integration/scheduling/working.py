@@ -1,15 +1,18 @@
 """A coordinator and a worker over a real record store, with attempts that only take their time.
 
-`python -m tests.integration.scheduling.working URL FILE` is the same as a process of its own; FILE gets a line for
-each start. It exits with 0 when the run is over, with 3 when another coordinator took it.
+`python -m tests.integration.scheduling.working URL FILE [PLACE]` is the same as a process of its own; FILE gets a line
+for each start. It stops itself when it passes the failpoint PLACE for the fifth time. It exits with 0 when the run is
+over, with 3 when another coordinator took it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,11 +90,13 @@ async def work(
     steal: bool = False,
     lease: float = LEASE,
     lanes: int = LANES,
+    failpoint: Callable[[str], None] = ignore,
 ) -> RunEnd:
     """Claim the run and work on it to its end, or until it is taken; no more than `LANES` cases are leased."""
     clock = SystemClock()
     policy = RunPolicy(concurrency=LANES, lease_ttl=lease, lease_grace=0.5, tick=0.1)
-    coordinator = Coordinator(PostgresRecorder(url, RUN, ignore), clock, policy, kill=_nobody, failpoint=ignore)
+    recorder = PostgresRecorder(url, RUN, failpoint)
+    coordinator = Coordinator(recorder, clock, policy, kill=_nobody, failpoint=failpoint)
     run_key = await coordinator.start(holder, adoption, takeover=steal, steal=steal)
 
     def begin(grant: Grant) -> Attempt:
@@ -115,12 +120,25 @@ def _nobody(worker: str, reason: str) -> None:
     raise AssertionError(f"nothing is wrong with {worker}, but it was to be killed: {reason}")
 
 
-async def _main(url: str, path: Path) -> int:
+class _Stops:
+    """A failpoint that stops this process, as SIGSTOP from outside does, but at a place of its choice."""
+
+    def __init__(self, place: str, left: int) -> None:
+        self._place = place
+        self._left = left
+
+    def __call__(self, place: str) -> None:
+        self._left -= place == self._place
+        if place == self._place and self._left == 0:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+async def _main(url: str, path: Path, place: str) -> int:
     me = Holder(id=f"process {os.getpid()}", host="here", pid=os.getpid())
     # With lanes to spare, what was sealed but not committed does not keep the coordinator from granting.
-    end = await work(url, Starts(path), me, lanes=2 * LANES)
+    end = await work(url, Starts(path), me, lanes=2 * LANES, failpoint=_Stops(place, 5))
     return FENCED if end.fenced else 0
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(_main(sys.argv[1], Path(sys.argv[2]))))
+    sys.exit(asyncio.run(_main(sys.argv[1], Path(sys.argv[2]), "".join(sys.argv[3:]))))
