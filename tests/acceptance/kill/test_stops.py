@@ -130,6 +130,25 @@ async def test_a_run_goes_on_while_its_driver_is_stopped(joined_ray: JoinedRay, 
 
 
 @pytest.mark.soak
+async def test_a_run_that_is_stolen_ends_its_driver_and_its_actors(
+    joined_ray: JoinedRay, database: str, tmp_path: Path
+) -> None:
+    """The fenced coordinator leaves for good: a restart by Ray would claim the run again."""
+    async with under_way(tmp_path, database, joined_ray, STEADY * 4) as run:
+        surroundings = Surroundings(tmp_path / "home", database)
+        thief = await Command.started(surroundings, run.project.folder, "resume", run.id, "--inline", "--steal")
+        try:
+            assert await run.command.ended(60) == ExitCode.USAGE
+            assert "was taken over by another coordinator" in run.command.said
+            assert await run.tree.gone(5) == []
+            figures = await run.figures()
+            assert (figures.status, figures.epoch) == ("running", 2)
+        finally:
+            thief.send(signal.SIGKILL)
+            await thief.ended()
+
+
+@pytest.mark.soak
 async def test_a_killed_embedded_server_is_started_again(tmp_path: Path) -> None:
     home = tmp_path / "home"
     async with (
