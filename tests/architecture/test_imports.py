@@ -59,7 +59,7 @@ PURE = (
     f"{ENGINE}/reports/*",
     *(
         f"{ENGINE}/planning/{name}.py"
-        for name in ("arms", "eval_ids", "expand", "reuse", "select", "supported", "typed")
+        for name in ("arms", "eval_ids", "expand", "finite", "reuse", "select", "supported", "typed")
     ),
     *(f"{ENGINE}/execution/{name}.py" for name in ("inputs", "redact")),
     *(f"{ENGINE}/scheduling/{name}.py" for name in DECIDING),

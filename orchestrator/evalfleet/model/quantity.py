@@ -28,7 +28,9 @@ def parse_duration(value: Any) -> float:
         seconds = sum(float(number) * unit for number, unit in parts if number is not None)
     else:
         raise ValueError("is not a duration: write seconds or a text like 20m, 5s, 1h30m")
-    if not 0 < seconds < math.inf:
+    if not math.isfinite(seconds):
+        raise ValueError("must be a finite number of seconds")
+    if seconds <= 0:
         raise ValueError("must be longer than nothing")
     return seconds
 
@@ -38,12 +40,19 @@ def parse_size(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         size = value
     elif isinstance(value, str) and (match := _SIZE.fullmatch(value)):
-        size = int(float(match[1]) * _SIZE_UNITS[match[2]])
+        size = _bytes(match[1], match[2])
     else:
         raise ValueError("is not a size: write bytes or a text like 1GiB, 500MB")
     if size <= 0:
         raise ValueError("must be more than 0 bytes")
     return size
+
+
+def _bytes(number: str, unit: str) -> int:
+    exact = float(number) * _SIZE_UNITS[unit]
+    if not math.isfinite(exact):
+        raise ValueError("must be a finite number of bytes")
+    return int(exact)
 
 
 def _finite(value: int | float) -> float:

@@ -17,8 +17,10 @@ from evalfleet.errors import AuthoringError, DefinitionError, Problem
 from evalfleet.model.canonical import canonical_bytes, parse_exact
 from evalfleet.model.definition import EvalDefinition
 from evalfleet.model.ids import row_id
+from evalfleet.planning import finite
 from evalfleet.planning.eval_ids import part_fault, shown
 from evalfleet.planning.records import FileFormat, Format, Record, RecordFile, open_records
+from evalfleet.planning.yaml_source import dotted
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +151,18 @@ class Dataset:
         row = self.row_of(record, index)
         if isinstance(row, Problem) or self.model is None:
             return row
+        hint = None
         try:
-            self.decode(row.data)
+            place = finite.not_finite(self.decode(row.data))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            field = ".".join(str(part) for part in first["loc"]) or None
-            message = f"the row does not fit {self.model.__name__}: {first['msg']}"
-            return Problem("INVALID_ROW", message, str(self.path), record.line, field=field)
-        return row
+            place, fault = first["loc"], first["msg"]
+        else:
+            if place is None:
+                return row
+            fault, hint = finite.REFUSAL, finite.HINT
+        message = f"the row does not fit {self.model.__name__}: {fault}"
+        return Problem("INVALID_ROW", message, str(self.path), record.line, field=dotted(place) or None, hint=hint)
 
     @contextmanager
     def _open(self) -> Generator[RecordFile]:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from evalfleet.errors import ConfigurationError, DefinitionError, Problem
 from evalfleet.model.experiment import Arm, Experiment
-from evalfleet.planning import yaml_source
+from evalfleet.planning import finite, yaml_source
 from evalfleet.planning.arms import ArmPlan, MatrixError, check_matrix, planned_arms
 from evalfleet.planning.supported import OVERRIDABLE, drop_unsupported
 from evalfleet.planning.typed import Typed, field_names, nearest, type_at
@@ -88,6 +88,8 @@ def validation_problems(
         if code == "MISSING_KEY":
             message = "is required"
         hint = None
+        if item["type"] == "finite_number":
+            message, hint = finite.REFUSAL, finite.HINT
         if item["type"] == "string_pattern_mismatch":
             field = None if model is None else model.model_fields.get(str(item["loc"][0]))
             message, hint = "has the wrong form", None if field is None else field.description
@@ -175,9 +177,17 @@ class _Check:
         known = {key: item for key, item in extras.items() if key not in unknown}
         options: dict[str, Any] = typed.model(known, factory.options, ("arms", arm))
         self._problems.extend(typed.problems)
-        if (error := _validate(factory, options)) is not None:
-            self._problems.extend(validation_problems(self._source, error, ("arms", arm), factory.options))
+        self._check_options(arm, options, factory)
         return options
+
+    def _check_options(self, arm: str, options: dict[str, Any], factory: AdapterFactory) -> None:
+        try:
+            place = finite.not_finite(factory.options.model_validate_json(json.dumps(options)))
+        except ValidationError as error:
+            self._problems.extend(validation_problems(self._source, error, ("arms", arm), factory.options))
+            return
+        if place is not None:  # unlike the experiment's own models, an adapter's may let them pass
+            self._add("INVALID_VALUE", finite.REFUSAL, ("arms", arm, *place), hint=finite.HINT)
 
     def _arms(self, experiment: Experiment) -> tuple[ArmPlan, ...]:
         broken = list(check_matrix(experiment.matrix))
@@ -195,15 +205,18 @@ class _Check:
     def _options(self, arm: ArmPlan) -> BaseModel | None:
         """The arm's options; None when they are wrong, which is reported here only for what the matrix did."""
         try:
-            return _options_of(self._factories[arm.settings.adapter], arm)
+            options = _options_of(self._factories[arm.settings.adapter], arm)
+            place, fault = finite.not_finite(options), finite.REFUSAL
         except ValidationError as error:
-            if arm.varied:
-                first = error.errors(include_url=False, include_input=False)[0]
-                field = ".".join(str(part) for part in first["loc"])
-                message = f"gives the arm {arm.name!r} a wrong option {field}: {first['msg']}"
-                self._add("INVALID_MATRIX", message, ("matrix",))
+            first = error.errors(include_url=False, include_input=False)[0]
+            options, place, fault = None, first["loc"], first["msg"]
         except (ConfigurationError, KeyError):
-            pass  # an unknown or broken adapter was reported at its arm
+            return None  # an unknown or broken adapter was reported at its arm
+        if place is None:
+            return options
+        if arm.varied:
+            message = f"gives the arm {arm.name!r} a wrong option {yaml_source.dotted(place)}: {fault}"
+            self._add("INVALID_MATRIX", message, ("matrix",))
         return None
 
     def _check_names(self, data: Any, planned: set[str]) -> None:
@@ -242,14 +255,6 @@ def _mapping(value: Any, *path: str | int) -> dict[str, Any]:
 
 def _options_of(factory: AdapterFactory, arm: ArmPlan) -> BaseModel:
     return factory.options.model_validate_json(json.dumps(dict(arm.settings.options)))
-
-
-def _validate(factory: AdapterFactory, options: Any) -> ValidationError | None:
-    try:
-        factory.options.model_validate_json(json.dumps(options))
-    except ValidationError as error:
-        return error
-    return None
 
 
 def _matrix_type(path: str, used: list[AdapterFactory]) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, BinaryIO, Literal, Protocol, TypeAlias, cast
 from pydantic import BaseModel
 
 from evalfleet.errors import DefinitionError, Problem
-from evalfleet.planning import csv_records, yaml_source
+from evalfleet.planning import csv_records, finite, yaml_source
 from evalfleet.planning.typed import Typed
 
 Format: TypeAlias = Literal["jsonl", "csv", "json", "yaml"]
@@ -77,12 +78,13 @@ class DuplicateKey(ValueError):
     """A JSON object names a key twice."""
 
 
-def parse_json(text: str) -> Any:
-    """JSON, exactly; a key that stands twice in one object at any depth raises DuplicateKey.
+class NotFinite(ValueError):
+    """A number is none, which Python's reader lets pass: NaN, Infinity, or one that no float holds, like 1e400."""
 
-    Raises ValueError for a number that no float holds, like 1e400.
-    """
-    return json.loads(text, object_pairs_hook=_distinct, parse_float=_float)
+
+def parse_json(text: str) -> Any:
+    """JSON, exactly; raises DuplicateKey or NotFinite, at any depth, and ValueError for what is no JSON."""
+    return json.loads(text, object_pairs_hook=_distinct, parse_float=_float, parse_constant=_constant)
 
 
 class _Jsonl:
@@ -188,6 +190,8 @@ def _json_record(text: str, path: Path, position: int, line: int) -> Record | Pr
         value = parse_json(text)
     except DuplicateKey as error:
         return Problem("DUPLICATE_KEY", str(error), str(path), line)
+    except NotFinite as error:
+        return _not_finite(error, text, 0, path, line)
     except json.JSONDecodeError as error:
         return Problem("INVALID_JSON", f"not valid JSON: {error.msg}", str(path), line, error.colno)
     except (RecursionError, ValueError) as error:
@@ -203,7 +207,7 @@ def _as_record(value: Any, path: Path, position: int, line: int) -> Record | Pro
 
 def _json_rows(text: str, path: Path) -> list[Record | Problem]:
     """The elements of one JSON array, each with the line it begins on."""
-    decoder = json.JSONDecoder(object_pairs_hook=_distinct, parse_float=_float)
+    decoder = json.JSONDecoder(object_pairs_hook=_distinct, parse_float=_float, parse_constant=_constant)
     rows: list[Record | Problem] = []
     place = _Cursor(text)
     if not place.accept("["):
@@ -216,6 +220,8 @@ def _json_rows(text: str, path: Path) -> list[Record | Problem]:
             value, end = decoder.raw_decode(text, place.index)
         except DuplicateKey as error:
             return [*rows, Problem("DUPLICATE_KEY", f"{error}, in the row that begins here", str(path), place.line)]
+        except NotFinite as error:
+            return [*rows, _not_finite(error, text, place.index, path, place.line)]
         except json.JSONDecodeError as error:
             message = f"not valid JSON: {error.msg}"
             return [*rows, Problem("INVALID_JSON", message, str(path), error.lineno, error.colno)]
@@ -283,8 +289,23 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _float(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise ValueError(f"the number {text[:40]} is too large")
+        raise NotFinite(f"the number {text[:40]} is too large")
     return value
+
+
+def _constant(text: str) -> float:
+    raise NotFinite(f"{text} is no JSON")
+
+
+def _not_finite(error: NotFinite, text: str, begin: int, path: Path, line: int) -> Problem:
+    """The refusal with the field that holds the number, in the value that begins at `begin` of the text."""
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text, begin)
+    except (RecursionError, ValueError):  # broken further on: the number is named all the same
+        value = None
+    field = yaml_source.dotted(finite.not_finite(value) or ()) or None
+    hint = "write a finite number, null, or the text in quotes"
+    return Problem("INVALID_JSON", f"not readable JSON: {error}", str(path), line, field=field, hint=hint)
 
 
 def _decode(raw: bytes, path: Path, line: int, offset: int, encoding: str) -> str | Problem:
@@ -299,4 +320,6 @@ def _decode(raw: bytes, path: Path, line: int, offset: int, encoding: str) -> st
 
 
 def _reason(error: Exception) -> str:
-    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    return f"a whole number of more than {sys.get_int_max_str_digits()} digits"

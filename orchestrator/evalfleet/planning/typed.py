@@ -19,7 +19,7 @@ from pydantic import BaseModel, JsonValue
 from pydantic.fields import FieldInfo
 
 from evalfleet.errors import Problem
-from evalfleet.planning.yaml_source import Path, Plain, Source, boolean, is_null, number, resolve
+from evalfleet.planning.yaml_source import Path, Plain, Source, boolean, is_null, number, resolve, special
 
 Type: TypeAlias = Any
 
@@ -161,6 +161,8 @@ def _read_as(text: Plain, expected: Type) -> JsonValue:
 
 def _as_number(text: Plain, expected: Type) -> JsonValue:
     found = number(text)
+    if found is None:  # NaN and infinities go on as such, for the model to refuse as what they are
+        found = special(text)
     if found is None:
         return str(text)
     if expected is int and isinstance(found, float) and found.is_integer():

@@ -7,12 +7,13 @@ The rule, in place of YAML's implicit types:
   1000, `017` in a text field is `017`); see `planning.typed`;
 - where no type is known (flags) `resolve` applies the YAML 1.2 core schema, narrowed to what JSON can hold and
   what nobody mistakes: `true`/`false`, `null`/`~`/nothing, decimal integers without leading zeros, decimal
-  floats. So `NO`, `off`, `017`, `1_000`, `0x1F`, `.inf`, `2026-01-02` and `=` are text.
+  floats. So `NO`, `off`, `017`, `1_000`, `0x1F`, `.inf`, `1e400`, `2026-01-02` and `=` are text.
 - keys are text, whatever they look like; the same key twice is an error; `<<` merges work.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ MAX_REPEATED = 100_000
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
+_NOT_FINITE = re.compile(r"[-+]?\.?(?:inf|infinity|nan)", re.IGNORECASE)
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _TEXT_TAG = "tag:yaml.org,2002:str"
@@ -107,8 +109,16 @@ def number(text: str) -> int | float | None:
             return None
     if _FLOAT.fullmatch(text) and not _LEADING_ZERO.match(text):
         value = float(text)
-        return value if value not in (float("inf"), float("-inf")) else None
+        return None if math.isinf(value) else value
     return None
+
+
+def special(text: str) -> float | None:
+    """NaN or the infinity that a plain text means where a number is wanted: `.nan`, `-inf`, `1e400`; else None."""
+    if _NOT_FINITE.fullmatch(text):
+        return float(text.replace(".", ""))
+    value = float(text) if _FLOAT.fullmatch(text) else 0.0
+    return value if math.isinf(value) else None
 
 
 def is_null(text: str) -> bool:

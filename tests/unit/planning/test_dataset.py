@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from evalfleet.errors import AuthoringError, DefinitionError, Problem
 from evalfleet.model.definition import EvalDefinition
@@ -198,6 +199,82 @@ def test_csv_cells_become_the_types_of_the_model(tmp_path: Path) -> None:
     assert (bad.code, bad.line, bad.field) == ("INVALID_ROW", 3, "n")
 
 
+class Inner(BaseModel):
+    x: float | None = None
+    xs: list[float] = []
+
+
+class Figures(BaseModel):
+    """Floats wherever a model may hold them; the defaults are the author's own."""
+
+    x: float = Field(0.0, alias="the x")
+    inner: Inner = Inner()
+    by_name: dict[str, float] = {}
+    most: float = math.inf
+
+
+NOT_FINITE = [
+    (".csv", "the x\n1e400\n", 2, "the x"),
+    (".csv", "the x\n1\nnan\n", 3, "the x"),
+    (".csv", "the x\n" + "9" * 400 + "\n", 2, "the x"),
+    (".csv", "the x\n-Infinity\n", 2, "the x"),
+    (".jsonl", '{}\n{"the x": "1e400"}\n', 2, "the x"),
+    (".jsonl", '{"inner": {"x": ' + "9" * 400 + "}}\n", 1, "inner.x"),
+    (".jsonl", '{"inner": {"xs": [1, "NaN"]}}\n', 1, "inner.xs[1]"),
+    (".json", '[{},\n {"by_name": {"a": "inf"}}]\n', 2, "by_name.a"),
+    (".yaml", "- the x: 1\n- the x: 1e400\n", 2, "the x"),
+    (".yaml", "- the x: .nan\n", 1, "the x"),
+    (".yaml", "- inner: {xs: [1, -.inf]}\n", 1, "inner.xs[1]"),
+    (".yaml", "- the x: 'Infinity'\n", 1, "the x"),
+]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "line", "field"), NOT_FINITE, ids=[f"{r[0]} {r[1][:30]}" for r in NOT_FINITE]
+)
+def test_no_float_of_a_row_is_infinite_or_nan(tmp_path: Path, suffix: str, text: str, line: int, field: str) -> None:
+    path = tmp_path / f"rows{suffix}"
+    path.write_text(text, encoding="utf-8")
+    (problem,) = problems(str(path), model=Figures)
+    assert (problem.code, problem.file, problem.line, problem.field) == ("INVALID_ROW", str(path), line, field)
+    assert "does not fit Figures: must be a finite number (NaN, Infinity and numbers beyond 1.8e308" in str(problem)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", "-1e999"])
+@pytest.mark.parametrize(
+    ("suffix", "text", "field"),
+    [
+        (".jsonl", '{"a": {"b": [0, %s]}}\n', "a.b[1]"),
+        (".json", '[{"a": 1, "b": {"c": %s}}]\n', "b.c"),
+        (".jsonl", '{"a": %s, "b": oops}\n', None),
+    ],
+)
+def test_json_holds_no_number_that_is_none(
+    tmp_path: Path, suffix: str, text: str, field: str | None, number: str
+) -> None:
+    path = tmp_path / f"rows{suffix}"
+    path.write_text(text % number, encoding="utf-8")
+    (problem,) = problems(str(path))
+    assert (problem.code, problem.line, problem.field) == ("INVALID_JSON", 1, field)
+    assert number in problem.message
+    assert problem.hint is not None and "null" in problem.hint
+
+
+def test_a_whole_number_beyond_what_is_read_is_refused_in_our_own_words(tmp_path: Path) -> None:
+    path = tmp_path / "long.jsonl"
+    path.write_text('{"n": ' + "9" * 5000 + "}\n", encoding="utf-8")
+    (problem,) = problems(str(path))
+    assert str(problem) == f"{path}:1: not readable JSON: a whole number of more than 4300 digits [INVALID_JSON]"
+
+
+def test_finite_numbers_and_text_pass_beside_a_default_that_is_infinite(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("the x\n1.7e308\n", encoding="utf-8")
+    assert [(row.x, row.most) for row in rows(path, model=Figures)] == [(1.7e308, math.inf)]
+    path.write_text("the x\nnan\n", encoding="utf-8")
+    assert rows(path) == [{"the x": "nan"}]
+
+
 def test_a_row_is_decoded_as_it_was_read_or_named_as_not_fitting() -> None:
     definition = EvalDefinition(body=lambda t, row: None, id="q", rows=dataset("ragged.jsonl"))
     assert decode_row(definition, b'{"a":[1,null]}') == {"a": [1, None]}
@@ -259,7 +336,10 @@ def test_what_the_standard_writer_writes_reads_back(tmp_path_factory: pytest.Tem
     assert [[row["a"], row["b"]] for row in rows(path)] == table
 
 
-@given(st.lists(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.floats() | st.text())))
+finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(st.lists(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | finite | st.text())))
 def test_any_json_row_reads_back_and_by_position(tmp_path_factory: pytest.TempPathFactory, values: Any) -> None:
     path = tmp_path_factory.mktemp("jsonl") / "x.jsonl"
     path.write_text("".join(json.dumps(value) + "\n" for value in values), encoding="utf-8")

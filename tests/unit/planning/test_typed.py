@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Annotated, Any, Literal
@@ -30,6 +31,11 @@ class Colour(Enum):
         ("x", int, "x"),
         ("5e-6", float, 5e-6),
         ("3", float, 3),
+        ("1e400", float, math.inf),
+        ("-.inf", float | None, -math.inf),
+        ("Infinity", int, math.inf),
+        ("1e400", float | str, "1e400"),
+        (".inf", Any, ".inf"),
         ("true", bool, True),
         ("yes", bool, "yes"),
         ("1", bool, "1"),
