@@ -24,6 +24,9 @@ C = TypeVar("C", bound=Coroutine[Any, Any, Any])
 #: Seconds by which two timers set for the same moment may differ.
 TIMER_SLACK = 0.05
 
+#: Seconds to the next attempt that an adapter may ask for: a case that waits longer looks like one that hangs.
+WAIT_LIMIT = 86_400.0
+
 #: Diagnostic lines kept of one attempt; what comes after is counted.
 DIAGNOSTICS_LIMIT = 1_000
 
@@ -199,7 +202,7 @@ class AttemptState:
             self._rejected += 1
         after = failure.retry_after
         if type(after) in (int, float) and 0 <= cast("float", after) < float("inf"):
-            self.retry_after = after
+            self.retry_after = float(min(cast("float", after), WAIT_LIMIT))
 
     def note(self, text: str) -> None:
         """Keep a diagnostic, redacted and shortened. Never evidence, never in a report."""

@@ -39,11 +39,13 @@ DEPTH_LIMIT = 200
 #: Integers a JSON value may hold, in bits: more is no measurement, and some readers stop there.
 INTEGER_BITS = 1024
 
-#: What a counter of the record can hold.
-_COUNT_LIMIT = 1 << 63
+#: What one turn may count of anything: more is no measurement, and the sums of an attempt fit 64 bits.
+COUNT_LIMIT = 10**12
 
 #: US dollars of one turn: more is no price, and the sums over all turns of all runs stay finite.
-_COST_LIMIT = 1e12
+COST_LIMIT = 1e12
+
+_WORD = 1 << 63
 
 _SCALARS = frozenset({str, bool, float, type(None), type(MISSING)})
 _CHANNELS = frozenset(Channel)
@@ -90,7 +92,7 @@ def detached(value: Any, depth: int = 0) -> Any:
     kind = cast("type[Any]", type(value))
     if kind in _SCALARS:
         return value
-    if kind is int and -_COUNT_LIMIT < value < _COUNT_LIMIT:
+    if kind is int and -_WORD < value < _WORD:
         return value
     if depth > DEPTH_LIMIT:
         raise InvalidTurn(f"nests deeper than {DEPTH_LIMIT} levels, or contains itself")
@@ -290,14 +292,24 @@ _CHECKS: dict[type, Callable[[Any], Event]] = {
 def _check_usage(usage: Usage) -> None:
     _member(usage, Usage, "usage")
     for name in _COUNTS:
-        count = getattr(usage, name)
-        if count is not None and not (type(count) is int and 0 <= count < _COUNT_LIMIT):
-            raise InvalidTurn("must be a count from 0 to 2**63 - 1", f"usage.{name}")
-    if type(usage.unknown_calls) is not int or not 0 <= usage.unknown_calls < _COUNT_LIMIT:
-        raise InvalidTurn("must be a count from 0 to 2**63 - 1", "usage.unknown_calls")
+        if (count := getattr(usage, name)) is not None:
+            _count(count, f"usage.{name}")
+    _count(usage.unknown_calls, "usage.unknown_calls")
     cost = usage.cost_usd
-    if cost is not None and (type(cost) not in (int, float) or not 0 <= cost <= _COST_LIMIT):
-        raise InvalidTurn("must be an amount from 0 to 1e12", "usage.cost_usd")
+    if cost is not None and (type(cost) not in (int, float) or not 0 <= cost <= COST_LIMIT):
+        raise InvalidTurn(f"must be an amount from 0 to {COST_LIMIT:g}, not {_named(cost)}", "usage.cost_usd")
+
+
+def _count(value: object, name: str) -> None:
+    if type(value) is not int or not 0 <= value <= COUNT_LIMIT:
+        raise InvalidTurn(f"must be a whole number from 0 to {COUNT_LIMIT:,}, not {_named(value)}", name)
+
+
+def _named(value: object) -> str:
+    """A number as it is written, anything else by its type."""
+    if type(value) is int and value.bit_length() > INTEGER_BITS:
+        return f"one of {value.bit_length()} bits"
+    return repr(value) if type(value) in (int, float) else f"a {type(value).__name__}"
 
 
 def _coverage(coverage: object) -> Mapping[Channel, CoverageEntry]:

@@ -227,6 +227,15 @@ async def test_a_failed_send_keeps_what_came_back_before_it(attempt: Any) -> Non
     assert evidence.summary.retry_after == 90
 
 
+@pytest.mark.parametrize(
+    ("asked", "kept"),
+    [(0, 0), (7.5, 7.5), (10**30, 86_400), (float("inf"), None), (float("nan"), None), (-1, None), (True, None)],
+)
+async def test_an_adapter_may_ask_for_a_wait_of_a_day_at_most(attempt: Any, asked: Any, kept: float | None) -> None:
+    evidence = await attempt(passes, answers(SendFailure("busy", kind=FailureKind.PROVIDER, retry_after=asked)))
+    assert evidence.summary.retry_after == kept
+
+
 async def none_leaked(threads: AuthorThreads) -> None:
     """Wait until everything that was left behind has ended by itself."""
     async with asyncio.timeout(5):

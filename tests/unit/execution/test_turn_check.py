@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalfleet.errors import SendFailure
-from evalfleet.execution.turn_check import DEPTH_LIMIT, checked_turn, detached
+from evalfleet.errors import FailureKind, SendFailure
+from evalfleet.execution.state import WAIT_LIMIT
+from evalfleet.execution.turn_check import COST_LIMIT, COUNT_LIMIT, DEPTH_LIMIT, checked_turn, detached
+from evalfleet.model.case import AttemptSummary
 from evalfleet.model.coverage import Channel, partial
 from evalfleet.model.events import (
     MISSING,
@@ -29,8 +31,13 @@ from evalfleet.model.events import (
     Thinking,
     Unrecognised,
 )
+from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.turn import Turn
 from evalfleet.model.usage import Usage
+from evalfleet.model.verdict import Outcome, Verdict
+from evalfleet.scheduling.messages import ExchangeRequest
+from evalfleet.scheduling.wire import decode_request, encode, pieces
+from evalfleet.store.rows import encode_attempt
 
 ALL_EVENTS = (
     Message(Role.ASSISTANT, "hi"),
@@ -124,15 +131,7 @@ class Hostile:
         (Turn(events=(OperationFinished("1", "done"),)), "events[0].status: must be a OperationStatus"),  # type: ignore[arg-type]
         (Turn(events=(InputRequested("1", options=("a",)),)), "options[]: must be a InputOption"),  # type: ignore[arg-type]
         (Turn(usage={"input_tokens": 1}), "usage: must be a Usage, not a dict"),  # type: ignore[arg-type]
-        (Turn(usage=Usage(input_tokens=-1)), "usage.input_tokens: must be a count"),
-        (Turn(usage=Usage(input_tokens=True)), "usage.input_tokens: must be a count"),
-        (Turn(usage=Usage(output_tokens=1.5)), "usage.output_tokens: must be a count"),  # type: ignore[arg-type]
-        (Turn(usage=Usage(requests=2**63)), "usage.requests: must be a count"),
-        (Turn(usage=Usage(unknown_calls=None)), "usage.unknown_calls: must be a count"),  # type: ignore[arg-type]
-        (Turn(usage=Usage(cost_usd=float("nan"))), "usage.cost_usd: must be an amount from 0 to 1e12"),
-        (Turn(usage=Usage(cost_usd=-1)), "usage.cost_usd: must be an amount from 0 to 1e12"),
-        (Turn(usage=Usage(cost_usd=10**400)), "usage.cost_usd: must be an amount from 0 to 1e12"),
-        (Turn(usage=Usage(cost_usd=1.7e308)), "usage.cost_usd: must be an amount from 0 to 1e12"),
+        (Turn(usage=Usage(input_tokens=-1)), "usage.input_tokens: must be a whole number"),
         (Turn(coverage={"tools": partial("x")}), "coverage: unknown channel; there are events,"),  # type: ignore[dict-item]
         (Turn(coverage={Channel.DATA: "partial"}), "coverage.data: must be complete"),  # type: ignore[dict-item]
         (Turn(coverage=["data"]), "coverage: must map channels"),  # type: ignore[arg-type]
@@ -143,6 +142,69 @@ def test_what_is_no_turn_is_refused_by_its_place(turn: Any, text: str) -> None:
         checked_turn(turn)
     assert caught.value.code == "INVALID_TURN"
     assert text in str(caught.value)
+
+
+COUNTS = [name for name in Usage.__dataclass_fields__ if name != "cost_usd"]
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (-1, "-1"),
+        (10**12 + 1, "1000000000001"),
+        (2**63, "9223372036854775808"),
+        pytest.param(10**5000, "one of 16610 bits", id="too long to print"),
+        (1.5, "1.5"),
+        (float("nan"), "nan"),
+        (float("inf"), "inf"),
+        (True, "a bool"),
+        ("7", "a str"),
+        (Level.HIGH, "a Level"),
+    ],
+)
+def test_a_count_that_is_none_is_refused_by_field_value_and_bound(name: str, value: Any, shown: str) -> None:
+    with pytest.raises(SendFailure) as caught:
+        checked_turn(Turn(usage=Usage(**{name: value})))
+    assert (caught.value.kind, caught.value.code) == (FailureKind.ADAPTER, "INVALID_TURN")
+    said = f"usage.{name}: must be a whole number from 0 to 1,000,000,000,000, not {shown}"
+    assert str(caught.value) == f"the adapter returned an invalid turn: {said}"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (float("nan"), "nan"),
+        (float("inf"), "inf"),
+        (float("-inf"), "-inf"),
+        (-1, "-1"),
+        (1.7e308, "1.7e+308"),
+        (10**400, "one of 1329 bits"),
+        (Decimal(1), "a Decimal"),
+        (True, "a bool"),
+    ],
+)
+def test_a_cost_that_is_none_is_refused_by_value_and_bound(value: Any, shown: str) -> None:
+    with pytest.raises(SendFailure) as caught:
+        checked_turn(Turn(usage=Usage(cost_usd=value)))
+    assert (caught.value.kind, caught.value.code) == (FailureKind.ADAPTER, "INVALID_TURN")
+    assert f"usage.cost_usd: must be an amount from 0 to 1e+12, not {shown}" in str(caught.value)
+
+
+def test_what_many_turns_consume_at_most_still_travels_and_is_stored() -> None:
+    most = {name: COUNT_LIMIT for name in COUNTS}
+    turn = checked_turn(Turn(usage=Usage(cost_usd=COST_LIMIT, **most)))
+    assert turn.usage is not None
+    usage = Usage(unknown_calls=0)
+    for _ in range(10_000):
+        usage += turn.usage
+    summary = AttemptSummary(
+        attempt=1, case=0, outcome=Outcome.COMPLETED, verdict=Verdict.PASSED, usage=usage, retry_after=WAIT_LIMIT
+    )
+    sealed = encode_attempt(AttemptEvidence(summary=summary, turns=(), assertions=()), 1)
+    request = ExchangeRequest("w", 1, 1, (sealed,), (), 1)
+    assert decode_request(tuple(pieces(encode(request)))) == request
+    assert b"=0x" not in sealed.rows.attempt  # how a number is marked that its column can't hold
 
 
 def test_a_list_of_events_and_a_channel_by_name_are_accepted() -> None:
