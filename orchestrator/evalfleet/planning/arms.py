@@ -7,12 +7,17 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any, cast
 
 from evalfleet.model.experiment import Arm, Experiment, SandboxLayer
+from evalfleet.planning.expand import shown
 
 #: Fields of an arm that a matrix may not vary: they identify or describe the arm.
 _FIXED = frozenset({"adapter", "labels", "description", "target"})
+
+#: More arms than this are a slip of the pen; refused before any of them is made.
+MAX_ARMS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +47,7 @@ def planned_arms(experiment: Experiment) -> tuple[ArmPlan, ...]:
 
     A derived name is the arm's followed by the varied values (`mine-concise`), in the matrix's order.
     """
+    _check_size(experiment)
     names: dict[str, str] = {}
     arms: list[ArmPlan] = []
     for base, settings in experiment.arms.items():
@@ -64,10 +70,20 @@ def check_matrix(matrix: Mapping[str, tuple[Any, ...]]) -> Iterator[MatrixError]
             yield MatrixError(
                 ("matrix", path), f"{path!r} can't be varied: use model, flags.<name> or an adapter option"
             )
-        slugs = [_slug(value) for value in values]
-        for index, slug in enumerate(slugs):
-            if slug in slugs[:index]:
+        seen: set[str] = set()
+        for index, slug in enumerate(_slug(value) for value in values):
+            if slug in seen:
                 yield MatrixError(("matrix", path, index), f"two values give the same arm name part {slug!r}")
+            seen.add(slug)
+
+
+def _check_size(experiment: Experiment) -> None:
+    sizes = {"arms": len(experiment.arms), **{path: len(values) for path, values in experiment.matrix.items()}}
+    total = prod(sizes.values())
+    if total > MAX_ARMS:
+        factors = " × ".join(f"{name} {shown(size)}" for name, size in sizes.items())
+        message = f"{shown(total)} arms = {factors}; a run has at most {shown(MAX_ARMS)}: vary less at a time"
+        raise MatrixError(("matrix",) if experiment.matrix else ("arms",), message)
 
 
 def _combinations(matrix: Mapping[str, tuple[Any, ...]]) -> Iterator[dict[str, Any]]:

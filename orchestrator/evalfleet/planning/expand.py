@@ -11,11 +11,15 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from hashlib import blake2b
 
 from evalfleet.model.case import Case
 from evalfleet.model.ids import sha256
 from evalfleet.model.verdict import Style
+
+#: More Cases than this are a slip of the pen; refused before any of them is made.
+MAX_CASES = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,22 @@ def expand(arms: Sequence[ArmIdentity], evals: Iterable[SelectedEval], repetitio
                     external=selected.external,
                 )
                 ordinal += 1
+        if not ordinal:  # nothing is selected, in no repetition
+            return
+
+
+def excess(evals: int, arms: int, repetitions: int) -> str | None:
+    """Why there can't be so many Cases, with their factors; None when there can."""
+    total = evals * arms * repetitions
+    if total <= MAX_CASES:
+        return None
+    factors = f"evals {shown(evals)} × arms {shown(arms)} × repetitions {shown(repetitions)}"
+    return f"{shown(total)} cases = {factors}; a run has at most {shown(MAX_CASES)}"
+
+
+def shown(number: int) -> str:
+    """A count as people read it; the size alone when it has too many digits for that."""
+    return f"{number:,}" if number < 10**15 else f"{Decimal(number):.1e}"
 
 
 def content_key(definition: str, row: bytes | None) -> int:

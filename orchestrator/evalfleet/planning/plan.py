@@ -20,7 +20,7 @@ from evalfleet.model.verdict import Style
 from evalfleet.planning.arm_probe import ArmProbe, PlannedArm
 from evalfleet.planning.definition_digests import definition_digests
 from evalfleet.planning.discover import Catalog
-from evalfleet.planning.expand import ArmIdentity, expand
+from evalfleet.planning.expand import ArmIdentity, excess, expand
 from evalfleet.planning.experiment_file import LoadedExperiment
 from evalfleet.planning.fingerprint import FingerprintParts, eval_parts, sandbox_parts
 from evalfleet.planning.lock import Commands, project_lock
@@ -161,6 +161,7 @@ class _Planner:
         project = self._catalog.project
         found = await asyncio.to_thread(self._scan, selector)
         self._problems += found.problems
+        self._check_size(len(found.evals), len(arms))
         selected = found.evals.definitions()
         self._check_selection(selector, selected, found.evals)
         sandboxes = self._sandboxes(arms, selected)
@@ -191,6 +192,20 @@ class _Planner:
             allow_empty=self._allow_empty,
             kept_bytes=self._kept_bytes,
         )
+
+    def _check_size(self, evals: int, arms: int) -> None:
+        """Refuse at once what would take for ever to plan, at the largest of its factors."""
+        experiment = self._loaded.experiment
+        if (message := excess(evals, arms, experiment.repetitions)) is not None:
+            sizes = {
+                "repetitions": experiment.repetitions,
+                "evals": evals,
+                "matrix" if experiment.matrix else "arms": arms,
+            }
+            place = max(sizes, key=lambda name: sizes[name])
+            hint = "lower repetitions, set evals.limit, or plan fewer arms"
+            self._problems.append(self._loaded.problem("TOO_MANY_CASES", message, (place,), hint))
+            raise self._error()
 
     def _check_selection(self, selector: Selector, selected: tuple[EvalDefinition, ...], evals: SelectedEvals) -> None:
         for where, index, prefix in selector.unmatched():

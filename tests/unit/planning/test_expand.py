@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from evalfleet.model.canonical import canonical_bytes
 from evalfleet.model.case import Case
 from evalfleet.model.verdict import Style
-from evalfleet.planning.expand import ArmIdentity, SelectedEval, content_key, expand, planned_order
+from evalfleet.planning.expand import MAX_CASES, ArmIdentity, SelectedEval, content_key, excess, expand, planned_order
 
 names = st.text("abcd/", min_size=1, max_size=4)
 contents = st.lists(st.none() | st.dictionaries(st.sampled_from("ab"), st.integers(0, 2), max_size=2), max_size=8)
@@ -124,3 +124,8 @@ def test_expansion_holds_one_case_at_a_time() -> None:
     selected = SelectedEval("d", "d", Style.PASS)
     endless = expand(identities(["a"]), [selected], 10**9)
     assert [case.repetition for case in islice(endless, 3)] == [0, 1, 2]
+
+
+def test_there_may_be_as_many_cases_as_the_limit_and_not_one_more() -> None:
+    assert excess(MAX_CASES, 1, 1) is excess(1, 1, MAX_CASES) is excess(100, 1000, 100) is excess(0, 3, 10**30) is None
+    assert excess(MAX_CASES + 1, 1, 1) is not None

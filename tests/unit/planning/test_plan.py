@@ -102,6 +102,52 @@ async def test_a_plan_is_every_arm_eval_and_repetition_once(project: Path) -> No
     assert {arm.name: arm.sandboxed for arm in found.arms} == {"a": False, "b": False}
 
 
+@pytest.mark.parametrize(
+    ("more", "place", "message"),
+    [
+        (
+            "repetitions: 1000000000\n",
+            (6, "repetitions"),
+            "14,000,000,000 cases = evals 7 × arms 2 × repetitions 1,000,000,000; a run has at most 10,000,000",
+        ),
+        (
+            "matrix: {flags.x: [1, 2, 3]}\nrepetitions: 238096\n",
+            (7, "repetitions"),
+            "10,000,032 cases = evals 7 × arms 6 × repetitions 238,096; a run has at most 10,000,000",
+        ),
+        (
+            f"matrix: {{flags.x: {list(range(3000))}}}\nrepetitions: 2000\n",
+            (6, "matrix"),
+            "84,000,000 cases = evals 7 × arms 6,000 × repetitions 2,000; a run has at most 10,000,000",
+        ),
+        (
+            f"repetitions: {10**4000}\n",
+            (6, "repetitions"),
+            "1.4e+4001 cases = evals 7 × arms 2 × repetitions 1.0e+4000; a run has at most 10,000,000",
+        ),
+    ],
+    ids=["repetitions", "product", "matrix", "beyond printing"],
+)
+async def test_too_many_cases_are_refused_with_their_factors_before_any_is_made(
+    project: Path, more: str, place: tuple[int, str], message: str
+) -> None:
+    (problem,) = await refused(project, EXPERIMENT + more)
+    assert (problem.code, problem.line, problem.field, problem.message) == ("TOO_MANY_CASES", *place, message)
+    assert problem.hint == "lower repetitions, set evals.limit, or plan fewer arms"
+
+
+async def test_cases_are_counted_after_what_was_narrowed(project: Path) -> None:
+    experiment = EXPERIMENT + "repetitions: 1000000\n"
+    found = await plan(project, experiment, Narrowing(prefixes=("sql/q1",), arms=("a",)))
+    assert found.total == 1_000_000
+    assert next(found.cases()).ordinal == 0
+
+
+async def test_an_empty_plan_of_any_repetitions_ends(project: Path) -> None:
+    experiment = EXPERIMENT + f"evals: {{tags: [nobody]}}\nrepetitions: {10**12}\n"
+    assert list((await plan(project, experiment, allow_empty=True)).cases()) == []
+
+
 @pytest.mark.parametrize("kept_bytes", [0, 20, 60])
 async def test_rows_that_do_not_fit_in_memory_are_read_again(project: Path, kept_bytes: int) -> None:
     whole = list((await plan(project)).cases())
