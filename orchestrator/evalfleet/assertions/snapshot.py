@@ -48,8 +48,9 @@ def _picture(value: Any, depth: int) -> Any:
 
 
 def clip(text: str) -> str:
-    """At most MAX_TEXT characters, with the number left out at the end."""
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… (+{len(text) - MAX_TEXT} characters)"
+    """The first MAX_TEXT characters with the number left out, unless that saves nothing."""
+    note = f"… (+{len(text) - MAX_TEXT} characters)"
+    return text if len(text) <= MAX_TEXT + len(note) else text[:MAX_TEXT] + note
 
 
 def _number(value: int | float) -> Any:

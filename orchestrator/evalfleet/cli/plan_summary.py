@@ -10,7 +10,7 @@ from typing import Any
 from evalfleet.api.preview import Preview
 from evalfleet.planning.plan import Plan
 from evalfleet.planning.reuse import Action, ActionKind
-from evalfleet.reports.figures import count, money
+from evalfleet.reports.figures import count, counted, money
 from evalfleet.reports.tables import columns
 from evalfleet.reports.visible import visible_line
 
@@ -39,8 +39,9 @@ def plan_lines(preview: Preview, counts: ActionCounts) -> list[str]:
     """The plan for people."""
     plan = preview.plan
     experiment = plan.experiment
-    factors = f"{count(len(plan.evals))} evals × {len(plan.arms)} arms × {experiment.repetitions} repetitions"
-    head = f"{experiment.name} · {count(plan.total)} cases = {factors} · {plan.style.value}-style"
+    sizes = ((len(plan.evals), "eval"), (len(plan.arms), "arm"), (experiment.repetitions, "repetition"))
+    factors = " × ".join(counted(size, noun) for size, noun in sizes)
+    head = f"{experiment.name} · {counted(plan.total, 'case')} = {factors} · {plan.style.value}-style"
     rows = _arm_rows(plan, counts)
     return [head, "", *columns(HEADERS, rows), "", *_cost(preview, counts), *_why(counts), *_datasets(plan)]
 
@@ -135,8 +136,10 @@ def _why(counts: ActionCounts) -> list[str]:
     common = counts.reasons.most_common(SHOWN_REASONS)
     lines = [f"{arm}: {kind.value} {count(cases)}: {visible_line(reason)}" for (arm, kind, reason), cases in common]
     more = len(counts.reasons) - len(common)
-    return [*lines, *([f"… {count(more)} more reasons: --cases lists every case"] if more else [])]
+    return [*lines, *([f"… {counted(more, 'more reason')}: --cases lists every case"] if more else [])]
 
 
 def _datasets(plan: Plan) -> list[str]:
-    return [f"dataset {visible_line(each.uri)}: {count(each.rows)} rows, {each.sha256[:12]}" for each in plan.datasets]
+    return [
+        f"dataset {visible_line(each.uri)}: {counted(each.rows, 'row')}, {each.sha256[:12]}" for each in plan.datasets
+    ]

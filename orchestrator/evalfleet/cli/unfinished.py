@@ -8,6 +8,7 @@ import click
 
 from evalfleet.cli.application import Application
 from evalfleet.cli.interrupts import plain_interrupts
+from evalfleet.reports.figures import part_of
 from evalfleet.store.planned import UnfinishedRun
 
 
@@ -20,9 +21,8 @@ class UnfinishedChoice:
         self.lines: list[str] = []
 
     def __call__(self, found: UnfinishedRun) -> bool:
-        state = (
-            f"run {found.id} of the same definitions is not finished: {found.settled} of {found.total} cases settled"
-        )
+        done = part_of(found.settled, found.total, "case")
+        state = f"run {found.id} of the same definitions is not finished: {done} settled"
         if self._resume:
             self.lines.append(f"{state}; going on with it")
             return True

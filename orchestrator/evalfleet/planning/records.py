@@ -152,7 +152,11 @@ class _Csv:
             return cells
         if len(cells) != len(header):
             hint = "quote a cell that holds the delimiter"
-            return self._problem(f"{len(cells)} cells where the header names {len(header)}", span.line, hint)
+            return self._problem(
+                f"{len(cells)} {'cell' if len(cells) == 1 else 'cells'} where the header names {len(header)}",
+                span.line,
+                hint,
+            )
         return Record(span.position, span.line, dict(zip(header, cells, strict=True)))
 
     def _cells(self, span: csv_records.Span) -> list[str] | Problem:

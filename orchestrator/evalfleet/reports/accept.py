@@ -14,6 +14,7 @@ from evalfleet.model.experiment import Accept
 from evalfleet.model.report import ArmCounts, RunAggregate, RunInfo
 from evalfleet.model.verdict import RunStatus
 from evalfleet.reports.classes import LEAVING, CaseClass, classes_of
+from evalfleet.reports.figures import part_of
 from evalfleet.reports.statistics import PassHeadline, ScoreHeadline, headline
 
 
@@ -89,7 +90,7 @@ def _pass_rate(arm: ArmCounts, minimum: float) -> Accepted:
     if figures.bounds.high < minimum:
         return Accepted(False, (f"pass rate at most {figures.bounds.high:.4f}, below {minimum:g}",))
     low, high = figures.bounds.low, figures.bounds.high
-    missing = f"{figures.missing} of {figures.total} cases have no answer"
+    missing = f"{part_of(figures.missing, figures.total, 'case')} unanswered"
     return Accepted(None, (f"pass rate lies between {low:.4f} and {high:.4f}, around {minimum:g}: {missing}",))
 
 
@@ -103,7 +104,7 @@ def _mean_score(arm: ArmCounts, minimum: float) -> Accepted:
         return Accepted(True)
     if figures.complete == figures.total:
         return Accepted(False, (f"mean score {figures.mean:g}, below {minimum:g}",))
-    known = f"{figures.complete} of {figures.total} scores are complete"
+    known = f"{part_of(figures.complete, figures.total, 'score')} complete"
     return Accepted(None, (f"mean score at least {figures.floor:g}, {minimum:g} is wanted: {known}",))
 
 

@@ -37,6 +37,11 @@ def counted(number: int, noun: str) -> str:
     return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
 
 
+def part_of(part: int, whole: int, noun: str) -> str:
+    """A part with the whole it is of: `1 of 3 cases`."""
+    return f"{count(part)} of {counted(whole, noun)}"
+
+
 def seconds(value: float | None) -> str:
     """A duration in the two largest units that matter."""
     if value is None:

@@ -9,7 +9,7 @@ from evalfleet.model.report import ArmCounts, CaseView, RunAggregate, RunInfo
 from evalfleet.model.verdict import Style
 from evalfleet.reports.accept import Accepted, accept_rule, decide_acceptance
 from evalfleet.reports.classes import LEAVING, CaseClass, add_classes, class_of, classes_of
-from evalfleet.reports.figures import counted
+from evalfleet.reports.figures import counted, part_of
 from evalfleet.reports.repetitions import PerEval, per_eval
 from evalfleet.reports.statistics import Headline, headline, reliability
 
@@ -94,5 +94,5 @@ def _notes(counts: ArmCounts) -> tuple[str, ...]:
     # where nothing at all is known, the figure itself is a dash
     for what, unknown in (("cost", counts.unknown_cost), ("token usage", counts.unknown_usage)):
         if 0 < unknown < counts.attempts:
-            notes.append(f"the {what} of {unknown} of {counts.attempts} attempts is unknown")
+            notes.append(f"the {what} of {part_of(unknown, counts.attempts, 'attempt')} is unknown")
     return tuple(notes)

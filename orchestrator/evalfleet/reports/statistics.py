@@ -10,6 +10,7 @@ from statistics import NormalDist
 from evalfleet.model.report import ArmCounts
 from evalfleet.model.verdict import Style
 from evalfleet.reports.classes import LEAVING, MISSING_CLASSES, CaseClass, classes_of
+from evalfleet.reports.figures import part_of
 
 CONFIDENCE = 0.95
 
@@ -124,9 +125,9 @@ def _score_headline(counts: ArmCounts, classes: Mapping[CaseClass, int]) -> Scor
     if not total:
         notes: tuple[str, ...] = ("no case counts: the mean score is undefined",)
     elif not complete:
-        notes = (f"0 of {total} scores are complete: the mean score is undefined",)
+        notes = (f"{part_of(0, total, 'score')} complete: the mean score is undefined",)
     elif complete < total:
-        notes = (f"{complete} of {total} scores are complete; the mean is over these",)
+        notes = (f"{part_of(complete, total, 'score')} complete; the mean is over these",)
     else:
         notes = ()
     return ScoreHeadline(
@@ -146,7 +147,7 @@ def _pass_notes(total: int, missing: int) -> tuple[str, ...]:
     if not total:
         return ("no case counts: the pass rate is undefined",)
     if missing == total:
-        return (f"none of {total} cases has an answer: the pass rate is undefined",)
+        return (f"{part_of(0, total, 'case')} answered: the pass rate is undefined",)
     if missing:
-        return (f"{total - missing} of {total} cases have an answer; the bounds say what the others could change",)
+        return (f"{part_of(total - missing, total, 'case')} answered; the bounds say what the others could change",)
     return ()

@@ -12,7 +12,7 @@ from evalfleet.model.usage import Usage
 from evalfleet.reports import wording
 from evalfleet.reports.assertion_tree import assertion_lines
 from evalfleet.reports.event_lines import event_lines
-from evalfleet.reports.figures import count, money, seconds
+from evalfleet.reports.figures import counted, money, seconds
 from evalfleet.reports.layout import block
 from evalfleet.reports.visible import visible, visible_line
 
@@ -72,7 +72,7 @@ def usage_facts(usage: Usage | None) -> list[str]:
     if usage is None:
         return []
     named = (("in", usage.input_tokens), ("cached", usage.cache_read_tokens), ("out", usage.output_tokens))
-    return [f"{count(tokens)} tokens {name}" for name, tokens in named if tokens is not None]
+    return [f"{counted(tokens, 'token')} {name}" for name, tokens in named if tokens is not None]
 
 
 def _result(view: AttemptView) -> str:
@@ -97,7 +97,8 @@ def _turn(turn: TurnRecord, parts: TranscriptParts) -> Iterator[str]:
 
 def _input_extras(sent: TurnInput) -> Iterator[str]:
     for file in sent.files:
-        yield f"  file      {visible_line(file.name)} ({visible_line(file.media_type)}, {count(len(file.data))} bytes)"
+        size = counted(len(file.data), "byte")
+        yield f"  file      {visible_line(file.name)} ({visible_line(file.media_type)}, {size})"
     for response in sent.responses:
         answer = response.option_id if response.option_id is not None else response.text or ""
         yield f"  answer    {visible_line(response.request_id)}: {visible_line(answer)}"

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from evalfleet.model.events import MISSING
+from evalfleet.reports.figures import count
 
 # C0 and C1 controls, DEL, zero-width and bidi formatting, line and paragraph separators, surrogates, noncharacters:
 # what could drive a terminal, reorder a line, or is illegal in XML 1.0
@@ -32,10 +33,14 @@ def visible_line(text: str) -> str:
 
 
 def cut(text: str, limit: int | None) -> str:
-    """The first `limit` characters with a note of how many more there are; everything when `limit` is None."""
-    if limit is None or len(text) <= limit:
+    """The first `limit` characters with a note of how many more there are; everything when `limit` is None.
+
+    A note that would be as long as what it stands for is not worth it: then everything stays, too.
+    """
+    if limit is None:
         return text
-    return f"{text[:limit]}… [{len(text) - limit} more characters]"
+    note = f"… [{count(len(text) - limit)} more characters]"
+    return text if len(text) <= limit + len(note) else text[:limit] + note
 
 
 def shown(value: Any, limit: int | None = None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from evalfleet.model.report import ArmCounts, CaseView, RunInfo
 from evalfleet.reports.accept import Accepted
 from evalfleet.reports.classes import CaseClass
-from evalfleet.reports.figures import UNKNOWN, count, counted, money, percent, seconds
+from evalfleet.reports.figures import UNKNOWN, count, counted, money, part_of, percent, seconds
 from evalfleet.reports.model import ArmReport
 from evalfleet.reports.repetitions import PerEval
 from evalfleet.reports.statistics import Headline, Interval, PassHeadline
@@ -80,7 +80,7 @@ def _per_eval_lines(figures: PerEval) -> Iterator[str]:
 
 def _mean_line(figures: PerEval) -> str:
     spread = "" if figures.standard_error is None else f" ± {percent(figures.standard_error)} standard error"
-    over = f"{count(figures.answered_evals)} of {count(figures.evals)} evals"
+    over = part_of(figures.answered_evals, figures.evals, "eval")
     return f"mean over evals {percent(figures.mean)}{spread} ({over})"
 
 

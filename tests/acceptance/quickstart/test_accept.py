@@ -29,7 +29,7 @@ accept: {pass_rate: {min: %s}}
     ("minimum", "accepted", "code", "said"),
     [
         (0.3, True, 0, "accepted"),
-        (0.5, None, 5, "arm parrot: pass rate lies between 0.3333 and 0.6667, around 0.5: 1 of 3 cases have no answer"),
+        (0.5, None, 5, "arm parrot: pass rate lies between 0.3333 and 0.6667, around 0.5: 1 of 3 cases unanswered"),
         (0.7, False, 1, "arm parrot: pass rate at most 0.6667, below 0.7"),
     ],
 )

@@ -93,7 +93,7 @@ def test_lint_warns_and_refuses_nothing(shell: Shell, project: Path) -> None:
         ("rows.jsonl", 3, "REPEATED_ROW"),
         ("forgotten_eval.py", 4, "OVERLOOKED_FILE"),
     ]
-    assert "the one on line 1 does, and 1 more repeat others" in warnings[4]["message"]
+    assert "the one on line 1 does, and 1 more of the kind" in warnings[4]["message"]
     assert warnings[5]["hint"] == "call it forgotten.eval.py"
 
 

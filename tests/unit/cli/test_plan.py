@@ -59,6 +59,11 @@ def test_plan(shell: Shell, experiment: str) -> None:
     assert any(line.startswith("b: blocked 2: the eval writes to the outside world") for line in lines)
 
 
+def test_a_plan_of_one_case_says_so(shell: Shell, experiment: str) -> None:
+    assert shell("plan", experiment, "sql", "--arm", "b", "--set", "repetitions=1") == 0, shell.err
+    assert shell.out.splitlines()[0] == "checkout · 1 case = 1 eval × 1 arm × 1 repetition · pass-style"
+
+
 def test_plan_json(shell: Shell, experiment: str) -> None:
     assert shell("plan", experiment, "sql", "--arm", "b", "--set", "repetitions=5", "--json") == 0
     (value,) = shell.values

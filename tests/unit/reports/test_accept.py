@@ -30,7 +30,7 @@ MIN_90: dict[str, Any] = {"pass_rate": {"min": 0.9}}
         (MIN_90, {"passed": 8, "failed": 1, "errored_other": 1}, None, "between 0.8000 and 0.9000"),
         (MIN_90, {"passed": 8, "errored_own": 1, "failed": 1}, False, "at most 0.8000"),
         (MIN_90, {"passed": 9, "errored_other": 1}, True, None),
-        (MIN_90, {"errored_other": 10}, None, "10 of 10 cases have no answer"),
+        (MIN_90, {"errored_other": 10}, None, "10 of 10 cases unanswered"),
         (MIN_90, {"passed": 9, "skipped": 1}, False, "1 of 10 cases skipped"),
         ({"mean_score": {"min": 1}}, {"passed": 10}, False, "accept.mean_score does not apply"),
         ({**MIN_90, "arms": ["other"]}, {"passed": 10}, False, "accept.arms names other"),

@@ -76,7 +76,7 @@ def test_one_survivor_of_thirty_is_never_a_bare_hundred_percent() -> None:
     figures = headline(ArmCounts(arm="a", style=Style.PASS, planned=30, passed=1, errored_other=29))
     assert isinstance(figures, PassHeadline)
     assert (figures.rate, figures.coverage, figures.bounds) == (1.0, 1 / 30, Interval(1 / 30, 1.0))
-    assert figures.notes == ("1 of 30 cases have an answer; the bounds say what the others could change",)
+    assert figures.notes == ("1 of 30 cases answered; the bounds say what the others could change",)
 
 
 @given(st.lists(st.integers(0, 50), min_size=9, max_size=9))
@@ -96,9 +96,9 @@ def test_the_bounds_hold_every_possible_answer_of_the_missing(counts: list[int])
     ("planned", "classes", "earned", "complete", "mean", "floor", "note"),
     [
         (4, {"passed": 4}, 10.0, 4, 2.5, 2.5, None),
-        (4, {"passed": 2, "errored_other": 2}, 6.0, 2, 3.0, 1.5, "2 of 4 scores are complete; the mean is over these"),
+        (4, {"passed": 2, "errored_other": 2}, 6.0, 2, 3.0, 1.5, "2 of 4 scores complete; the mean is over these"),
         (2, {"passed": 2}, 0.0, 2, 0.0, 0.0, None),
-        (2, {"errored_other": 2}, 0.0, 0, None, 0.0, "0 of 2 scores are complete: the mean score is undefined"),
+        (2, {"errored_other": 2}, 0.0, 0, None, 0.0, "0 of 2 scores complete: the mean score is undefined"),
         (2, {"skipped": 2}, 0.0, 0, None, None, "no case counts: the mean score is undefined"),
     ],
 )

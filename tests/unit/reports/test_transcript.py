@@ -231,7 +231,7 @@ def test_cutting_a_text_says_so_and_changes_no_mark(make_case: Callable[..., Cas
     long = replace(TURN, events=(Message(Role.ASSISTANT, "x" * 5000),))
     cut = transcript(make_case(), detail(MISMATCH, turn=long), TranscriptParts(limit=10))
     whole = transcript(make_case(), detail(MISMATCH, turn=long), TranscriptParts(limit=None))
-    assert "  assistant xxxxxxxxxx… [4990 more characters]" in cut
+    assert "  assistant xxxxxxxxxx… [4,990 more characters]" in cut
     assert "  assistant " + "x" * 5000 in whole
     assert [line[2] for line in cut if "· value" in line] == [line[2] for line in whole if "· value" in line] == ["✗"]
 

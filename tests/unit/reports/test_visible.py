@@ -40,9 +40,15 @@ def test_nothing_that_drives_a_terminal_or_breaks_xml_stays(text: str) -> None:
 
 
 def test_cut_says_how_much_is_missing() -> None:
-    assert cut("abcdef", 4) == "abcd… [2 more characters]"
+    assert cut("abcd" * 500, 4) == "abcd… [1,996 more characters]"
     assert cut("abcd", 4) == "abcd"
-    assert cut("abcdef", None) == "abcdef"
+    assert cut("abcd" * 500, None) == "abcd" * 500
+
+
+@pytest.mark.parametrize("size", range(1, 60))
+def test_a_cut_text_is_shorter_than_the_whole_one(size: int) -> None:
+    text = "x" * size
+    assert cut(text, 4) == text or len(cut(text, 4)) < size
 
 
 @pytest.mark.parametrize(
