@@ -12,6 +12,7 @@ from evalfleet.assertions.match import (
     Evaluation,
     Match,
     Polarity,
+    as_part,
     decided,
     evaluate_now,
     require_boolean,
@@ -102,7 +103,7 @@ def _checked(pattern: Any, nested: list[Match], depth: int) -> Any:
 def _compare(pattern: Any, value: Any, place: Place, walk: _Walk) -> None:
     if isinstance(pattern, Match):
         outcome = evaluate_now(pattern, value)
-        walk.children.append(outcome)
+        walk.children.append(as_part(pattern, outcome))
         if not outcome.holds:
             walk.differs(place)
     elif isinstance(pattern, dict):

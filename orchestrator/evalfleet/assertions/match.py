@@ -163,6 +163,11 @@ def broken(what: str, value: Any = MISSING) -> AssertionResult:
     return AssertionResult(result=Result.ERRORED, reason=f"{EVALUATOR_ERROR}{what}", actual=snapshot(value))
 
 
+def as_part(match: Match, outcome: AssertionResult) -> AssertionResult:
+    """The result as a child of a larger one: it names its matcher, since no criterion stands beside a child."""
+    return replace(outcome, expected=match.describe())
+
+
 def _is_wrong_type(outcome: AssertionResult) -> bool:
     return outcome.reason is not None and outcome.reason.startswith(WRONG_TYPE)
 
@@ -248,7 +253,7 @@ class Composite(Match):
             reason=reason,
             expected=self.mode.value,
             actual=children[0].actual,
-            children=tuple(children),
+            children=tuple(as_part(part, child) for part, child in zip(self.parts, children, strict=True)),
         )
 
 

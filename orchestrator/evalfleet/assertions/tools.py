@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from evalfleet.assertions.evidence import Occurrence
 from evalfleet.assertions.json_match import as_match
-from evalfleet.assertions.match import Match, evaluate_now, kleene_and
+from evalfleet.assertions.match import Match, as_part, evaluate_now, kleene_and
 from evalfleet.errors import AuthoringError
 from evalfleet.model.assertion import AssertionResult, Result
 from evalfleet.model.events import EVENT_TYPES, MISSING, Event, InputRequested, OperationKind, OperationStatus
@@ -262,7 +262,7 @@ def _material(match: Match | None, value: Any, missing: str) -> Candidate:
     if value is MISSING:
         return Candidate(Result.UNAVAILABLE, missing)
     outcome = evaluate_now(match, value)
-    return Candidate(outcome.result, outcome.reason, (outcome,))
+    return Candidate(outcome.result, outcome.reason, (as_part(match, outcome),))
 
 
 def conjunction(conditions: Sequence[Candidate]) -> Candidate:

@@ -25,7 +25,8 @@ class AssertionResult:
     `measurement` is in [0, 1] for continuous matches, whose `result` is then `matched` when a number was
     formed; thresholds are applied by the fold. `reason` is machine-readable and always set when the result
     is unavailable or errored (`coverage:actions=partial (…)`). `expected` and `actual` are JSON values;
-    MISSING means there was nothing. `children` holds the parts of a composite, all of them.
+    MISSING means there was nothing. `children` holds the parts of a composite, all of them; what a child expected is
+    the description of its matcher.
     """
 
     result: Result

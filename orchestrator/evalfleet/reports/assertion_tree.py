@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
+from evalfleet.grading.explain import matcher_text, wanted
 from evalfleet.model.assertion import AssertionPolicy, AssertionResult, AssertionRow, Result
-from evalfleet.model.events import MISSING
 from evalfleet.reports.visible import cut, shown, visible_line
 
 _MARKS = {Result.MATCHED: "✓", Result.MISMATCHED: "✗", Result.UNAVAILABLE: "?", Result.ERRORED: "!"}
@@ -19,8 +20,8 @@ def assertion_lines(row: AssertionRow, limit: int | None) -> Iterator[str]:
     place = f"  {visible_line(row.source)}" if row.source else ""
     yield f"  {_mark(row)} {label} · {' · '.join(facts)}{place}"
     if row.outcome.result is not Result.MATCHED:
-        wanted = row.criterion if row.outcome.expected is MISSING else row.outcome.expected
-        yield f"      expected {shown(wanted, limit)}"
+        said = wanted(row.criterion, row.outcome.expected, partial(shown, limit=limit)) or shown(row.criterion, limit)
+        yield f"      expected {visible_line(said)}"
     yield from _evidence(row.outcome, "      ", limit)
 
 
@@ -57,5 +58,6 @@ def _evidence(result: AssertionResult, indent: str, limit: int | None) -> Iterat
     if result.result is not Result.MATCHED and not result.children:
         yield f"{indent}actual   {shown(result.actual, limit)}"
     for child in result.children:
-        yield f"{indent}{_MARKS[child.result]} {shown(child.expected, limit)}"
+        said = matcher_text(child.expected, partial(shown, limit=limit)) or shown(child.expected, limit)
+        yield f"{indent}{_MARKS[child.result]} {visible_line(said)}"
         yield from _evidence(child, f"{indent}    ", limit)

@@ -56,7 +56,7 @@ def test_a_failing_case_says_what_was_expected_and_what_came(orchestrate: Orches
     assert "user      How much are two dozen mugs?" in lines
     assert 'tool      discount_for({"pieces": 12})' in lines
     assert any(line.startswith("✗ names the right total") for line in lines)
-    assert 'expected "€276.48"' in lines
+    assert 'expected includes "€276.48"' in lines
     assert 'actual   "That is €138.24."' in lines
 
 

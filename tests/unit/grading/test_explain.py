@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalfleet.assertions.criteria import CalledTool, MaxTokens, Succeeded, check_value, evaluate
+from evalfleet.assertions.criteria import (
+    CalledTool,
+    MaxTokens,
+    MessageIncludes,
+    NotCalledTool,
+    Succeeded,
+    check_value,
+    evaluate,
+)
 from evalfleet.assertions.evidence import scope_of
 from evalfleet.assertions.json_match import json_match
 from evalfleet.assertions.match import Match
@@ -50,7 +58,7 @@ def row(name: str, criterion: Any, outcome: AssertionResult, **more: Any) -> Ass
     [
         (includes("sunny"), "It rains.", 'check: expected includes "sunny", got "It rains."'),
         (equals(4), 5, "check: expected equals 4, got 5"),
-        (is_true(), "yes", 'check: expected is_true true, got "yes", wrong-type:str'),
+        (is_true(), "yes", 'check: expected is_true, got "yes", wrong-type:str'),
         (json_match({"city": "Rome"}), {"city": "Bonn"}, 'check: expected json_match {"city": "Rome"}, got {"city"'),
     ],
 )
@@ -69,6 +77,13 @@ async def test_a_failed_check_says_what_was_expected_and_what_came(match: Match,
             'called_tool: expected {"kind": "tool", "name": "weather", "count": {"exactly": 2}}, '
             'got {"matched": 0, "undecided": 0, "seen": ["search"]}',
         ),
+        (
+            "not_called_tool",
+            NotCalledTool(tool_match("search")),
+            'not_called_tool: expected {"kind": "tool", "name": "search", "count": "never"}, '
+            'got {"matched": 1, "undecided": 0, "seen": ["search"]}',
+        ),
+        ("message_includes", MessageIncludes("yes"), 'message_includes: expected includes "yes", got ["no"]'),
         (
             "max_tokens",
             MaxTokens(50),
