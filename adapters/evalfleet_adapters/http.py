@@ -43,7 +43,7 @@ class HttpOptions(BaseModel):
         default_factory=lambda: {"text": "${text}", "session": "${session}"}, description="The request body."
     )
     response: ResponseMapping = Field(default_factory=lambda: ResponseMapping.model_validate({"reply": "reply"}))
-    max_retries: int = Field(2, ge=0, description="Repetitions of a request that the endpoint surely did not accept.")
+    max_retries: int = Field(2, ge=0, description="Repeats of a request that the endpoint surely did not accept.")
     idempotent: bool = Field(False, description="Repeat also requests that the endpoint may have acted on.")
     longest_wait: float = Field(20.0, ge=0, description="Longer waits, in seconds, are left to the run's own retries.")
     timeout: float = Field(600.0, gt=0, description="Longest silence of the endpoint, in seconds.")

@@ -47,7 +47,7 @@ class OpenAIOptions(BaseModel):
     empty_reply: Literal["error", "accept"] = Field(
         "error", description="A wholly empty answer is a provider failure that may be retried, or a reply."
     )
-    max_retries: int = Field(2, ge=0, description="Repetitions of a request that the provider surely did not accept.")
+    max_retries: int = Field(2, ge=0, description="Repeats of a request that the provider surely did not accept.")
     idempotent: bool = Field(False, description="Repeat also requests that the provider may have accepted and billed.")
     longest_wait: float = Field(20.0, ge=0, description="Longer waits, in seconds, are left to the run's own retries.")
     timeout: float = Field(600.0, gt=0, description="Longest silence of the provider, in seconds.")

@@ -216,7 +216,7 @@ class _Planner:
             else:
                 self._problems.append(self._loaded.problem("UNKNOWN_PREFIX", message, ("evals", where, index), hint))
         if not evals and not self._problems and not self._allow_empty:
-            message = "0 samples selected: no eval passes the selection"
+            message = "no case is selected: no eval passes the selection"
             hint = "--allow-empty plans an empty run"
             self._problems.append(self._loaded.problem("NO_CASES", message, ("evals",), hint))
         styles = {style: [one.id for one in selected if one.style is style] for style in Style}

@@ -177,7 +177,7 @@ class _Scanner:
                 rows.indices.append(found.index)
                 self._keep(rows, found.id, found.data)
         if not total and not problems and not self._allow_empty:
-            problems.append(Problem("EMPTY_DATASET", "0 samples selected: the dataset has no rows", str(dataset.path)))
+            problems.append(Problem("EMPTY_DATASET", "no case is selected: the dataset has no rows", str(dataset.path)))
         self.problems.extend(problems)
         self.rows[index] = rows
         self.records.append(DatasetRecord(uri=_uri(dataset.path, self._project), sha256=rows.sha256, rows=total))

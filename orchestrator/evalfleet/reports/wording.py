@@ -74,7 +74,7 @@ def _per_eval_lines(figures: PerEval) -> Iterator[str]:
         shares = (
             f"at least one {percent(last.any_passes)} (pass@{last.k}), all {percent(last.all_pass)} (pass^{last.k})"
         )
-        yield f"of {last.k} tries, drawn without replacement: {shares}, over {counted(last.evals, 'eval')}"
+        yield f"of {last.k} repetitions, drawn without replacement: {shares}, over {counted(last.evals, 'eval')}"
     yield from figures.notes
 
 
