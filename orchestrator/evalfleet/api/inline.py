@@ -48,7 +48,8 @@ async def run_inline(
         run_key = await coordinator.start(
             claiming.holder, claiming.adoption, takeover=claiming.takeover, steal=claiming.steal
         )
-        workshop = build_workshop(replace(blueprint, run_key=run_key))
+        blueprint = replace(blueprint, run_key=run_key)
+        workshop = build_workshop(blueprint)
         try:
             count = lanes or blueprint.experiment.limits.concurrency
             worker = build_worker(blueprint, workshop, INLINE, count, coordinator.exchange)

@@ -129,7 +129,7 @@ class IsolatedAttempt:
                 return msgspec.msgpack.decode(result.read_bytes(), type=SealedAttempt)
         if ended.timed_out:
             message = f"the attempt did not end {_GRACE:.0f} s after its deadline of {deadline:.0f} s and was killed"
-            return self._failed(FailureKind.DEADLINE, "ATTEMPT_DEADLINE", message)
+            return self._failed(FailureKind.DEADLINE, "ATTEMPT_TIMEOUT", message)
         how = f"signal {ended.signal}" if ended.signal is not None else f"exit code {ended.exit_code}"
         tail = ended.stderr[-2000:].decode("utf-8", "replace")
         return self._failed(FailureKind.WORKER, "WORKER_CRASHED", f"its process ended with {how}: {tail}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ async def told(turn, ctx):
     SENDS[name] = SENDS.get(name, 0) + 1
     note("+", ctx.arm, name)
     try:
+        if kind == "blocks":
+            time.sleep(float(seconds))
         await asyncio.sleep(float(seconds))
         if SENDS[name] <= int(failures):
             raise SendFailure("as told", kind=FailureKind(kind), code="AS_TOLD", acceptance=Acceptance.REJECTED)
@@ -184,3 +187,14 @@ async def test_deadlines_hold(project: Project, limits: Mapping[str, Any], code:
         assert (quick.status, run.status) == ("passed", "completed")
     began, ended = (mark.at for mark in project.marks() if mark.name == "c00")
     assert 0.35 < ended - began < 2.0
+
+
+async def test_an_attempt_that_blocks_its_own_process_is_killed_after_its_deadline(project: Project) -> None:
+    cases = [{"seconds": 60.0, "kind": "blocks"}, {}]
+    async with asyncio.timeout(40):
+        run = await project.run(cases, isolation="process", limits={"concurrency": 2, "attempt_timeout": "3s"})
+    with run:
+        slow, quick = run.cases()
+        assert (slow.status, slow.view.kind, slow.view.code) == ("errored", "deadline", "ATTEMPT_TIMEOUT")
+        assert slow.view.message == "the attempt did not end 4 s after its deadline of 3 s and was killed"
+        assert (quick.status, run.status) == ("passed", "completed")
