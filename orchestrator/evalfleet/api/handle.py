@@ -64,6 +64,17 @@ class RunHandle:
 
     async def cases(self, which: CaseFilter | None = None) -> AsyncIterator[CaseView]:
         """Cases in planned order, read page by page."""
+        async for page in self._pages(which):
+            for case in page:
+                yield case
+
+    async def records(self, which: CaseFilter | None = None) -> AsyncIterator[tuple[CaseView, AttemptDetail | None]]:
+        """Cases in planned order, each with the attempt that `attempt` gives, or None: the whole run, read in bulk."""
+        async for page in self._pages(which):
+            async for record in self._session.reader.records(self._run, page):
+                yield record
+
+    async def _pages(self, which: CaseFilter | None) -> AsyncIterator[Sequence[CaseView]]:
         wanted = which or CaseFilter()
         chosen = reader.CaseFilter(
             statuses=wanted.statuses or None, arm=wanted.arm, prefix=wanted.prefix, tag=wanted.tag
@@ -73,9 +84,7 @@ class RunHandle:
         while left is None or left > 0:
             size = _PAGE if left is None else min(_PAGE, left)
             page = await self._session.reader.cases(self._run, chosen, after, size)
-            for case in page:
-                if wanted.ordinal is None or case.ordinal == wanted.ordinal:
-                    yield case
+            yield [case for case in page if wanted.ordinal in (None, case.ordinal)]
             if len(page) < size:
                 return
             after = page[-1].ordinal

@@ -31,11 +31,6 @@ async def find_case(run: RunHandle, reference: str, which: CaseFilter) -> CaseVi
     raise ConfigurationError(f"{reference!r} fits several cases: give the number of one: {named}{more}")
 
 
-def has_evidence(case: CaseView) -> bool:
-    """Whether an attempt was made of it, here or in the run that it is carried from."""
-    return case.attempts > 0 or case.carried_from is not None
-
-
 async def _matching(run: RunHandle, reference: str, which: CaseFilter) -> list[CaseView]:
     """Cases of exactly this eval, else of those whose ids start so; no more than it takes to tell one from several."""
     exact: list[CaseView] = []

@@ -42,6 +42,10 @@ class RunHandle(Protocol):
         """Cases in planned order, streamed."""
         ...
 
+    def records(self, which: CaseFilter) -> AsyncIterator[tuple[CaseView, AttemptDetail | None]]:
+        """The same, each with the attempt that settles it, else the last; None for a case without one."""
+        ...
+
     async def attempts(self, case: int) -> Sequence[AttemptView]: ...
 
     async def attempt(self, case: int, number: int | None = None) -> AttemptDetail:

@@ -114,6 +114,11 @@ class CaseView:
     variants: Mapping[str, str] = field(default_factory=dict[str, str])
     carried_from: tuple[str, int] | None = None
 
+    @property
+    def has_evidence(self) -> bool:
+        """Whether an attempt was made of it, here or in the run that it is carried from."""
+        return self.attempts > 0 or self.carried_from is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptView:

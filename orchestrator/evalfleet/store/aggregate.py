@@ -58,8 +58,6 @@ async def arm_counts(connection: Connection, run_key: int) -> tuple[ArmCounts, .
             tallies[arm].classes[_class(how, verdict, kind)] += cases
             tallies[arm].carried += cases if how == "carried" else 0
             tallies[arm].score(state, earned, times=cases)
-        for arm, (median, high, most) in await _rows(connection, read_sql.DURATIONS.encode(), given):
-            tallies[arm].seconds = {"p50": median, "p95": high, "max": most}
         reopened = await _flag(connection, read_sql.REOPENED, run_key)
         if reopened:
             await _keep_first_verdicts(connection, tallies, given)
@@ -74,8 +72,10 @@ async def _count_attempts(connection: Connection, tallies: dict[int, _Tally], gi
     cancelled = False
     for row in await _rows(connection, read_sql.CLASSES.encode(), given):
         arm, settles, outcome, verdict, kind, state, attempts = row[:7]
-        tokens_in, tokens_out, unknown_usage, cost, unknown_cost, earned = row[7:]
+        tokens_in, tokens_out, unknown_usage, cost, unknown_cost, earned, percentiles = row[7:]
         tally = tallies[arm]
+        if percentiles is not None:
+            tally.seconds = dict(zip(("p50", "p95", "max"), percentiles, strict=True))
         tally.attempts += attempts
         tally.input_tokens += int(tokens_in)
         tally.output_tokens += int(tokens_out)

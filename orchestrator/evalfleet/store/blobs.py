@@ -22,6 +22,7 @@ _EXPANDED_LIMIT = 1 << 31
 
 # ASCII escapes keep NUL and lone surrogates; the circular check is left to the recursion limit, it costs a third.
 _ENCODER = json.JSONEncoder(ensure_ascii=True, check_circular=False, separators=(",", ":"))
+_DECODER = json.JSONDecoder()
 
 
 def to_json(value: Any) -> str:
@@ -74,7 +75,7 @@ class Unpacker:
                 raise StoreError(
                     f"a stored body has the unknown form {head.hex() or 'empty'}; a newer version wrote it"
                 )
-            return json.loads(data)
+            return _DECODER.decode(data.decode("ascii"))
         except (zstandard.ZstdError, ValueError) as error:
             raise StoreError(f"a stored body is damaged: {error}") from error
 

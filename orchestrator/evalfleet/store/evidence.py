@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from evalfleet.errors import StoreError
 from evalfleet.model.events import Event
+from evalfleet.model.report import AttemptDetail, AttemptView
 from evalfleet.ports import ArtifactStore
 from evalfleet.store.blobs import Unpacker, referenced
 from evalfleet.store.record_codec import Decoded, decode, decode_event, event_counts
@@ -40,6 +42,15 @@ class EvidenceReader:
                 raise StoreError(f"an attempt of run {run} has {len(stream)} of its {sum(counts)} events")
             inline = _split(stream, counts)
         return decode(head, inline)
+
+    async def detail(self, run: str, view: AttemptView, record: bytes | None, pages: Iterable[bytes]) -> AttemptDetail:
+        """An attempt with its whole evidence; an interrupted one, of which nobody handed a record over, has none."""
+        if record is None:
+            return AttemptDetail(view=view, turns=(), assertions=())
+        found = await self.decoded(run, record, pages)
+        if found.message is not None:
+            view = replace(view, message=found.message)
+        return AttemptDetail(view=view, turns=found.turns, assertions=found.assertions, diagnostics=found.diagnostics)
 
     async def inline_events(self, run: str, record: bytes) -> list[Event]:
         """The events that stand in the record itself, over all turns; empty when they stand in pages."""

@@ -7,6 +7,10 @@ from evalfleet.store.copying import FIRST_OWN_ATTEMPT
 #: A running run whose coordinator was silent for this long reads as interrupted; a resume may take it over.
 STALE_SECONDS = 15
 
+#: How the reader's statements are to be planned, whatever the statistics say: they know nothing yet of a run that was
+#: just written, and a planner that expects one row of it sorts the run to group it and passes over it once a case.
+PLANS = "SET jit = off; SET enable_sort = off; SET enable_nestloop = off"
+
 RUN = f"""
 id, kind::text, name, project, status::text, total, extract(epoch FROM created_at)::float8,
 extract(epoch FROM started_at)::float8, extract(epoch FROM finished_at)::float8, extract(epoch FROM beat)::float8,
@@ -34,12 +38,10 @@ PROGRESS = "SELECT extract(epoch FROM at)::float8, body FROM run_progress WHERE 
 
 ARMS = "SELECT arm, name, style::text, cases, repeated FROM arms WHERE run_key = %s ORDER BY arm"
 
-#: All attempts by arm and by what decides a class: a few dozen rows whatever the run. Grouped by the enums, not
-#: by their texts, whose number no planner can guess.
+#: All attempts by arm and by what decides a class, each with the percentiles of its arm's durations: a few dozen rows
+#: whatever the run, from one pass. Grouped by the enums, not by their texts, whose number no planner can guess.
 CLASSES = f"""
-SELECT arm, settles, outcome::text, verdict::text, kind::text, score_state::text, attempts, input_tokens,
-       output_tokens, unknown_usage, cost_usd, unknown_cost, earned
-FROM (
+WITH classes AS MATERIALIZED (
     SELECT arm, settles, outcome, verdict, kind, score_state,
            count(*) AS attempts,
            coalesce(sum(input_tokens), 0) AS input_tokens,
@@ -47,23 +49,29 @@ FROM (
            count(*) FILTER (WHERE input_tokens IS NULL OR output_tokens IS NULL OR unknown_calls > 0) AS unknown_usage,
            coalesce(sum(coalesce(cost_usd, estimated_usd)), 0)::float8 AS cost_usd,
            count(*) FILTER (WHERE cost_usd IS NULL AND estimated_usd IS NULL) AS unknown_cost,
-           coalesce(sum(earned), 0)::float8 AS earned
+           coalesce(sum(earned), 0)::float8 AS earned,
+           array_agg(duration) FILTER (WHERE settles) AS durations
     FROM attempts WHERE run_key = %(run_key)s AND attempt >= {FIRST_OWN_ATTEMPT}
     GROUP BY arm, settles, outcome, verdict, kind, score_state
-) g
-"""
-
-DURATIONS = """
-SELECT arm, percentile_disc(ARRAY[0.5, 0.95, 1.0]) WITHIN GROUP (ORDER BY duration)
-FROM attempts WHERE run_key = %(run_key)s AND settles GROUP BY arm
+), seconds AS MATERIALIZED (
+    SELECT a.arm, (
+        SELECT percentile_disc(ARRAY[0.5, 0.95, 1.0]) WITHIN GROUP (ORDER BY d.duration)
+        FROM (SELECT unnest(c.durations) AS duration FROM classes c WHERE c.arm = a.arm) d
+    ) AS percentiles
+    FROM arms a WHERE a.run_key = %(run_key)s
+)
+SELECT arm, settles, outcome::text, verdict::text, kind::text, score_state::text, attempts, input_tokens,
+       output_tokens, unknown_usage, cost_usd, unknown_cost, earned, percentiles
+FROM classes JOIN seconds USING (arm)
 """
 
 WITHOUT_ATTEMPT = """
-SELECT c.arm, s.how::text, s.verdict::text, s.kind::text, s.score_state::text, count(*),
-       coalesce(sum(s.earned), 0)::float8
-FROM settlements s JOIN cases c ON c.run_key = %(run_key)s AND c.ordinal = s.ordinal
-WHERE s.run_key = %(run_key)s AND s.attempt IS NULL AND s.superseded_at IS NULL
-GROUP BY 1, 2, 3, 4, 5
+SELECT arm, how::text, verdict::text, kind::text, score_state::text, count(*), coalesce(sum(earned), 0)::float8
+FROM (
+    SELECT (SELECT c.arm FROM cases c WHERE c.run_key = s.run_key AND c.ordinal = s.ordinal) AS arm, s.*
+    FROM settlements s WHERE s.run_key = %(run_key)s AND s.attempt IS NULL AND s.superseded_at IS NULL
+) s
+GROUP BY arm, how, verdict, kind, score_state
 """
 
 #: Unsettled cases whose last attempt was cancelled, by arm.
@@ -93,23 +101,37 @@ LEFT JOIN LATERAL (
 ) s ON true
 """
 
+#: For whole runs; where few cases are asked for, a lookup by key.
 _STANDING = """
 LEFT JOIN settlements s ON s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL
 """
 
+
+def _looked_up(table: str, name: str, keys: str) -> str:
+    """At most one row by its keys. LIMIT keeps this from becoming a join over the whole run."""
+    return f"LEFT JOIN LATERAL (SELECT * FROM {table} {name} WHERE {keys} LIMIT 1) {name} ON true"
+
+
+_STANDING_OF_CASE = _looked_up(
+    "settlements", "s", "s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL"
+)
+_ATTEMPT_OF_SETTLEMENT = _looked_up("attempts", "a", "a.run_key = s.run_key AND a.attempt = s.attempt")
+
 #: Cases reopened after they failed, with what stands of them now and what their first failure was worth.
-RETRIED = """
-SELECT DISTINCT ON (f.ordinal) c.arm, s.how::text, s.verdict::text, s.kind::text,
+RETRIED = f"""
+SELECT c.arm, s.how::text, s.verdict::text, s.kind::text,
        a.score_state::text, a.earned, p.score_state::text, p.earned, s.ordinal IS NOT NULL,
        (SELECT o.outcome::text FROM attempts o
-        WHERE o.run_key = %(run_key)s AND o.ordinal = f.ordinal ORDER BY o.number DESC LIMIT 1)
-FROM settlements f
-JOIN cases c ON c.run_key = f.run_key AND c.ordinal = f.ordinal
-LEFT JOIN attempts p ON p.run_key = f.run_key AND p.attempt = f.attempt
-LEFT JOIN settlements s ON s.run_key = f.run_key AND s.ordinal = f.ordinal AND s.superseded_at IS NULL
-LEFT JOIN attempts a ON a.run_key = f.run_key AND a.attempt = s.attempt
-WHERE f.run_key = %(run_key)s AND f.superseded_at IS NOT NULL AND f.verdict = 'failed'
-ORDER BY f.ordinal, f.superseded_at
+        WHERE o.run_key = c.run_key AND o.ordinal = c.ordinal ORDER BY o.number DESC LIMIT 1)
+FROM (
+    SELECT DISTINCT ON (ordinal) run_key, ordinal, attempt FROM settlements
+    WHERE run_key = %(run_key)s AND superseded_at IS NOT NULL AND verdict = 'failed'
+    ORDER BY ordinal, superseded_at
+) f
+{_looked_up("cases", "c", "c.run_key = f.run_key AND c.ordinal = f.ordinal")}
+{_looked_up("attempts", "p", "p.run_key = f.run_key AND p.attempt = f.attempt")}
+{_STANDING_OF_CASE}
+{_ATTEMPT_OF_SETTLEMENT}
 """
 
 REOPENED = "SELECT EXISTS (SELECT FROM reopenings WHERE run_key = %s)"
@@ -136,9 +158,10 @@ def by_eval(reopened: bool) -> bytes:
 _STATUS = f"""
 CASE WHEN s.how IN ('attempt', 'carried') THEN s.verdict::text
      WHEN s.how IS NOT NULL THEN s.how::text
-     WHEN EXISTS (SELECT FROM intents i JOIN runs r ON r.run_key = i.run_key
-                  WHERE i.run_key = c.run_key AND i.ordinal = c.ordinal AND i.closed_at IS NULL AND i.epoch = r.epoch
-                    AND r.status = 'running' AND r.beat > clock_timestamp() - interval '{STALE_SECONDS} s')
+     WHEN EXISTS (SELECT FROM intents i
+                  WHERE i.run_key = c.run_key AND i.ordinal = c.ordinal AND i.closed_at IS NULL
+                    AND i.epoch = (SELECT r.epoch FROM runs r WHERE r.run_key = %(run_key)s AND r.status = 'running'
+                                   AND r.beat > clock_timestamp() - interval '{STALE_SECONDS} s'))
      THEN 'running'
      WHEN (SELECT a.outcome FROM attempts a WHERE a.run_key = c.run_key AND a.ordinal = c.ordinal
            ORDER BY a.number DESC LIMIT 1) = 'cancelled' THEN 'cancelled'
@@ -152,23 +175,30 @@ a.cost_usd, a.unknown_calls
 
 
 def cases(reopened: bool) -> bytes:
-    """A page of cases by ordinal, filtered; NULL filters let everything through."""
+    """A page of cases by ordinal, filtered; NULL filters let everything through.
+
+    Only a filter by status looks at more settlements than the page has cases.
+    """
     return f"""
-    SELECT c.ordinal, r.name, c.eval_id, c.style::text, c.repetition, {_STATUS} AS status, s.how::text,
+    SELECT c.ordinal, (SELECT r.name FROM arms r WHERE r.run_key = c.run_key AND r.arm = c.arm), c.eval_id,
+           c.style::text, c.repetition, {_STATUS} AS status, s.how::text,
            s.verdict::text, s.kind::text, s.code, a.message, coalesce(a.score_state, s.score_state)::text,
            coalesce(a.earned, s.earned), s.attempt,
            (SELECT count(*) FROM attempts n
             WHERE n.run_key = c.run_key AND n.ordinal = c.ordinal AND n.attempt >= {FIRST_OWN_ATTEMPT}),
            a.duration, a.reply, c.tags, c.variants, s.from_run, s.from_attempt, a.estimated_usd, {USAGE}
-    FROM cases c
-    JOIN arms r ON r.run_key = c.run_key AND r.arm = c.arm
-    {_HEADLINE if reopened else f"{_STANDING} AND s.ordinal > %(after)s"}
-    LEFT JOIN attempts a ON a.run_key = c.run_key AND a.attempt = s.attempt
-    WHERE c.run_key = %(run_key)s AND c.ordinal > %(after)s
-      AND (%(arm)s::text IS NULL OR r.name = %(arm)s)
-      AND (%(prefix)s::text IS NULL OR c.eval_id LIKE %(prefix)s)
-      AND (%(tag)s::text IS NULL OR %(tag)s = ANY(c.tags))
-      AND (%(statuses)s::text[] IS NULL OR {_STATUS} = ANY(%(statuses)s))
+    FROM (
+        SELECT * FROM cases
+        WHERE run_key = %(run_key)s AND ordinal > %(after)s
+          AND (%(arm)s::text IS NULL
+               OR arm = (SELECT r.arm FROM arms r WHERE r.run_key = %(run_key)s AND r.name = %(arm)s))
+          AND (%(prefix)s::text IS NULL OR eval_id LIKE %(prefix)s)
+          AND (%(tag)s::text IS NULL OR %(tag)s = ANY(tags))
+        ORDER BY ordinal LIMIT CASE WHEN %(statuses)s::text[] IS NULL THEN %(limit)s END
+    ) c
+    {_HEADLINE if reopened else _STANDING_OF_CASE}
+    {_ATTEMPT_OF_SETTLEMENT}
+    WHERE %(statuses)s::text[] IS NULL OR {_STATUS} = ANY(%(statuses)s)
     ORDER BY c.ordinal LIMIT %(limit)s
     """.encode()
 
@@ -188,3 +218,30 @@ PAGES = """
 SELECT first, last, body FROM event_pages
 WHERE run_key = %(run_key)s AND attempt = %(attempt)s AND last >= %(first)s AND first <= %(last)s ORDER BY page
 """
+
+#: Attempts of many cases in the order given, each with its record and its pages: those with these numbers, or for
+#: NULL the one that settles the case, else its last. As many as stand in `limit` bytes, and one at least.
+RECORDS = f"""
+SELECT {ATTEMPT}, a.record, CASE WHEN a.paged > 0 THEN ARRAY(
+           SELECT p.body FROM event_pages p WHERE p.run_key = a.run_key AND p.attempt = a.attempt ORDER BY p.page
+       ) END
+FROM (
+    SELECT w.place, p.paged, a.*,
+           sum(p.paged + coalesce(octet_length(a.record), 0)) OVER (ORDER BY w.place ROWS UNBOUNDED PRECEDING) AS upto
+    FROM (
+        SELECT w.place, w.run_key, coalesce(w.attempt, (
+            SELECT n.attempt FROM attempts n WHERE n.run_key = w.run_key AND n.ordinal = w.ordinal
+            ORDER BY n.settles DESC, n.number DESC LIMIT 1
+        )) AS attempt
+        FROM unnest(%(run_keys)s::integer[], %(ordinals)s::integer[], %(attempts)s::bigint[])
+             WITH ORDINALITY AS w (run_key, ordinal, attempt, place)
+    ) w
+    {_looked_up("attempts", "a", "a.run_key = w.run_key AND a.attempt = w.attempt")}
+    CROSS JOIN LATERAL (
+        SELECT coalesce(sum(octet_length(p.body)), 0) AS paged FROM event_pages p
+        WHERE p.run_key = a.run_key AND p.attempt = a.attempt
+    ) p
+) a
+WHERE upto <= %(limit)s OR place = 1
+ORDER BY place
+""".encode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from evalfleet.errors import ConfigurationError
@@ -18,6 +18,7 @@ from evalfleet.store.aggregate import arm_counts
 from evalfleet.store.connection import Connection, connect
 from evalfleet.store.evidence import EvidenceReader
 from evalfleet.store.lifeline import Lifeline
+from evalfleet.store.records import Wanted, attempt_details
 from evalfleet.store.views import attempt_view, case_view, run_info
 
 T = TypeVar("T")
@@ -132,14 +133,29 @@ class Reader:
         if not rows:
             raise ConfigurationError(f"run {info.id} has no attempt {attempt}")
         *columns, record = rows[0]
-        view = attempt_view(columns)
-        if record is None:  # interrupted: nobody handed a record over
-            return AttemptDetail(view=view, turns=(), assertions=())
         pages = await self._pages(key, attempt, 0, _LAST)
-        found = await self._evidence.decoded(info.id, record, [body for _, _, body in pages])
-        if found.message is not None:
-            view = replace(view, message=found.message)
-        return AttemptDetail(view=view, turns=found.turns, assertions=found.assertions, diagnostics=found.diagnostics)
+        return await self._evidence.detail(info.id, attempt_view(columns), record, [body for _, _, body in pages])
+
+    async def records(
+        self, run: str, cases: Sequence[CaseView]
+    ) -> AsyncGenerator[tuple[CaseView, AttemptDetail | None]]:
+        """These cases of a run, each with the attempt that settles it, else its last, and all its evidence.
+
+        A carried case comes with the attempt that it was carried from, a case without attempts with None. Evidence
+        is fetched for many cases at once, of which no more than 8 MiB or one attempt are held.
+        """
+        key, info = await self._find(run)
+        keys = {info.id: key}
+        wanted: list[Wanted] = []
+        for case in cases:
+            if case.has_evidence:
+                where, attempt = (info.id, None) if case.attempts or not case.carried_from else case.carried_from
+                if where not in keys:
+                    keys[where] = (await self._find(where))[0]
+                wanted.append(Wanted(keys[where], where, case.ordinal, attempt))
+        details = attempt_details(self._rows, self._evidence, wanted)
+        for case in cases:
+            yield case, await anext(details) if case.has_evidence else None
 
     async def events(self, run: str, attempt: int, first: int, last: int) -> list[tuple[int, Event]]:
         """Events `first` to `last` of an attempt with their numbers, counted from 0 over all its turns.
@@ -185,7 +201,7 @@ _LAST = (1 << 63) - 1
 
 
 async def _prepare(connection: Connection) -> None:
-    await connection.execute("SET jit = off")
+    await connection.execute(read_sql.PLANS)
 
 
 def _literal(prefix: str) -> str:

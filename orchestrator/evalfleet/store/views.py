@@ -91,7 +91,7 @@ def attempt_view(row: Sequence[Any]) -> AttemptView:
 
 
 def _usage(columns: Sequence[Any]) -> Usage | None:
-    if all(value is None for value in columns):
+    if columns.count(None) == len(columns):
         return None
     given, output, cache_read, cache_write, reasoning, requests, cost, unknown_calls = columns
     return Usage(

@@ -113,6 +113,10 @@ class FakeRun:
                 found += 1
                 yield case
 
+    async def records(self, which: CaseFilter) -> AsyncIterator[tuple[CaseView, AttemptDetail | None]]:
+        async for case in self.cases(which):
+            yield case, self.details.get(case.ordinal)
+
     async def attempts(self, case: int) -> Sequence[AttemptView]:
         return [self.details[case].view] if self.cases_[case].attempts else []
 

@@ -10,7 +10,7 @@ import click
 from evalfleet.api.options import CaseFilter
 from evalfleet.cli import options
 from evalfleet.cli.application import Application, pass_application
-from evalfleet.cli.cases import find_case, has_evidence
+from evalfleet.cli.cases import find_case
 from evalfleet.cli.listing import attempt_lines, case_lines
 from evalfleet.cli.surface import RunHandle
 from evalfleet.model.report import CaseView
@@ -101,7 +101,7 @@ async def _list(application: Application, run: RunHandle, chosen: _Chosen) -> No
 
 async def _one(application: Application, run: RunHandle, case: CaseView, chosen: _Chosen) -> None:
     attempts = await run.attempts(case.ordinal)
-    detail = await run.attempt(case.ordinal, chosen.number) if has_evidence(case) else None
+    detail = await run.attempt(case.ordinal, chosen.number) if case.has_evidence else None
     if application.json:
         shown = None if detail is None else detail_value(detail)
         listed = [attempt_value(view) for view in attempts]

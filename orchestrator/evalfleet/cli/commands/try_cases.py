@@ -10,7 +10,6 @@ import click
 from evalfleet.api.options import CaseFilter, SubmitOptions
 from evalfleet.cli import options
 from evalfleet.cli.application import Application, pass_application
-from evalfleet.cli.cases import has_evidence
 from evalfleet.cli.surface import RunHandle
 from evalfleet.reports.evidence_value import detail_value
 from evalfleet.reports.exit_code import ExitCode, exit_code
@@ -60,16 +59,12 @@ async def _try(
 
 async def _print_values(application: Application, run: RunHandle) -> None:
     """One line a case, with the whole evidence: the one place where a program gets all of it unasked."""
-    async for case in run.cases(CaseFilter()):
-        detail = await run.attempt(case.ordinal) if has_evidence(case) else None
+    async for case, detail in run.records(CaseFilter()):
         shown = None if detail is None else detail_value(detail)
         application.value({"event": "case", "case": case_value(case, text=True), "attempt": shown})
 
 
 async def _print_transcripts(application: Application, run: RunHandle, parts: TranscriptParts) -> None:
-    async for case in run.cases(CaseFilter()):
-        if has_evidence(case):
-            application.lines(render_transcript(case, await run.attempt(case.ordinal), parts))
-        else:
-            application.lines(render_case(case))
+    async for case, detail in run.records(CaseFilter()):
+        application.lines(render_case(case) if detail is None else render_transcript(case, detail, parts))
         application.lines([""])
