@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from evalfleet.api.handle import RunHandle
 from evalfleet.api.options import CaseFilter, SubmitOptions
@@ -25,14 +25,19 @@ from evalfleet.reports.text import render_text
 
 __all__ = ["CaseResult", "Run", "open", "run", "run_sync", "watch"]
 
+T = TypeVar("T")
+
+#: Cases with evidence that are handed from the reader's thread at once.
+_TOGETHER = 16
+
 
 class CaseResult:
     """One case of a run: its listed facts, and its evidence when asked for."""
 
-    def __init__(self, run: Run, view: CaseView) -> None:
+    def __init__(self, run: Run, view: CaseView, detail: AttemptDetail | None = None) -> None:
         self._run = run
         self.view = view
-        self._detail: AttemptDetail | None = None
+        self._detail = detail
 
     @property
     def eval_id(self) -> str:
@@ -106,12 +111,19 @@ class Run:
         return predicate(self.report())
 
     def cases(
-        self, status: CaseStatus | str | None = None, *, arm: str | None = None, prefix: str | None = None
+        self,
+        status: CaseStatus | str | None = None,
+        *,
+        arm: str | None = None,
+        prefix: str | None = None,
+        evidence: bool = False,
     ) -> Iterator[CaseResult]:
-        """Cases in planned order."""
+        """Cases in planned order. `evidence` reads that of each along with it, for many at a time."""
         statuses = () if status is None else (CaseStatus(status),)
-        found = self._portal.call(self._listed(CaseFilter(statuses=statuses, arm=arm, prefix=prefix)))
-        return (CaseResult(self, view) for view in found)
+        which = CaseFilter(statuses=statuses, arm=arm, prefix=prefix)
+        if evidence:
+            return self._with_evidence(self._handle.records(which))
+        return (CaseResult(self, view) for view in self._portal.call(self._listed(which)))
 
     def attempt(self, case: int, number: int | None = None) -> AttemptDetail:
         """An attempt with its evidence; without a number the one that settles the case."""
@@ -143,6 +155,20 @@ class Run:
 
     async def _listed(self, which: CaseFilter) -> list[CaseView]:
         return [view async for view in self._handle.cases(which)]
+
+    def _with_evidence(self, records: AsyncIterator[tuple[CaseView, AttemptDetail | None]]) -> Iterator[CaseResult]:
+        while found := self._portal.call(_next(records, _TOGETHER)):
+            yield from (CaseResult(self, view, detail) for view, detail in found)
+
+
+async def _next(items: AsyncIterator[T], count: int) -> list[T]:
+    """Up to `count` more of them."""
+    found: list[T] = []
+    async for item in items:
+        found.append(item)
+        if len(found) == count:
+            break
+    return found
 
 
 class RunOptions(TypedDict, total=False):

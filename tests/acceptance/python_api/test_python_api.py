@@ -89,6 +89,9 @@ def test_a_recorded_run_is_opened_by_the_beginning_of_its_id_and_read(python: Py
             (passed,) = [case for case in run.cases(arm="careful", prefix="order") if case.view.repetition == 1]
             assert passed.status == "passed" and passed.first_divergence() is None
             assert passed.turns[1].usage.total_tokens == 9
+            whole = list(run.cases(evidence=True))
+            assert [(case.view, case.detail) for case in whole] == [(case.view, case.detail) for case in run.cases()]
+            assert len(whole) == 8 and len(list(run.cases("failed", evidence=True))) == 2
             assert [arm["classes"]["failed"] for arm in run.summary["arms"]] == [0, 2]
             assert run.is_accepted(lambda report: report.not_passed <= 2)
             assert not run.is_accepted(lambda report: report.not_passed <= 1)
