@@ -43,7 +43,7 @@ async def aggregate(run: str) -> dict[str, float]:
 
 
 async def full(run: str) -> dict[str, float]:
-    """Every attempt with all its evidence, one after the other."""
+    """Every case with all the evidence of its attempt."""
     began, cpu = time.perf_counter(), time.process_time()
     async with await open_run(run) as handle:
         events = [event async for event in _events(handle)]
@@ -51,9 +51,8 @@ async def full(run: str) -> dict[str, float]:
 
 
 async def _events(handle: RunHandle):
-    async for case in handle.cases():
-        detail = await handle.attempt(case.ordinal)
-        yield sum(len(turn.events) for turn in detail.turns)
+    async for _, detail in handle.records():
+        yield 0 if detail is None else sum(len(turn.events) for turn in detail.turns)
 
 
 async def export(run: str) -> dict[str, float]:

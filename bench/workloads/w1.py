@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -28,7 +27,7 @@ class NullSweep:
         self._setting = setting
         self._projects: dict[int, Project] = {}
         self.runs: dict[int, str] = {}
-        self.logs: dict[str, tuple[int, Path]] = {}
+        self.logs: dict[str, dict[int, Path]] = {}
 
     def project(self, n: int) -> Project:
         if n not in self._projects:
@@ -87,10 +86,7 @@ class NullSweep:
                 shown = setting.shown(command.argv)
                 store = folder_size(folder)
                 yield figure((NAME, peer.name, "null"), n, number, shown, measured, store=store)
-                if n == setting.peer_n:
-                    self.logs[peer.name] = (n, folder)
-                else:
-                    shutil.rmtree(folder, ignore_errors=True)
+                self.logs.setdefault(peer.name, {})[n] = folder
 
 
 def _stored(url: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
 from bench.figures import PRODUCT, Figure, figure
@@ -18,9 +18,9 @@ NAME = "W5"
 
 
 async def open_results(setting: Setting, sweep: NullSweep, number: int) -> AsyncIterator[Figure]:
-    """Read evalfleet's largest run, and its run of the size nearest to what Inspect has."""
-    largest = max(sweep.runs)
-    inspect_n, log = sweep.logs.get("inspect", (largest, None))
+    """Read evalfleet's largest run and the one nearest to Inspect's in size; whole, also what has one row."""
+    largest, logs = max(sweep.runs), sweep.logs.get("inspect", {})
+    inspect_n = max(logs, default=largest)
     same = min(sweep.runs, key=lambda n: abs(math.log(n / inspect_n)))
     yield _api(setting, "aggregate", largest, sweep.runs[largest], number)
     for case, *argv in (
@@ -30,11 +30,10 @@ async def open_results(setting: Setting, sweep: NullSweep, number: int) -> Async
         ("report", "report", sweep.runs[same]),
     ):
         yield _command(setting, case, argv, same, number)
-    for what in ("full", "export"):
-        yield _api(setting, what, same, sweep.runs[same], number)
-    if log is not None:
-        for item in _inspect(setting, log, inspect_n, number):
-            yield item
+    for what, n in (*(("full", n) for n in sorted({1, same, largest})), ("export", same)):
+        yield _api(setting, what, n, sweep.runs[n], number)
+    for item in _inspect(setting, logs, number):
+        yield item
 
 
 def _command(setting: Setting, case: str, argv: list[str], n: int, number: int) -> Figure:
@@ -50,12 +49,12 @@ def _api(setting: Setting, what: str, n: int, run: str, number: int) -> Figure:
     return figure((NAME, PRODUCT, what), n, number, f"python -m bench.reading {what} RUN", measured, **told)
 
 
-def _inspect(setting: Setting, log: Path, n: int, number: int) -> Iterator[Figure]:
+def _inspect(setting: Setting, logs: Mapping[int, Path], number: int) -> Iterator[Figure]:
     peer = setting.peer("inspect")
     if not isinstance(peer, InspectAI):
         return
-    for what in ("header", "full"):
-        command = peer.read(what, log)
+    for what, n in (("header", max(logs)), *(("full", n) for n in sorted(logs))):
+        command = peer.read(what, logs[n])
         measured = setting.run(command)
         told = json.loads(measured.stdout)
         shown = setting.shown(command.argv)

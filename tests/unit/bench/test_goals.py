@@ -62,6 +62,14 @@ def test_ratios_are_formed_within_a_round_and_their_median_is_judged() -> None:
     assert goal.verdict == "not"
 
 
+def test_a_full_read_is_judged_by_its_rows_and_not_by_its_start() -> None:
+    ours, theirs = ("W5", PRODUCT, "full"), ("W5", "inspect", "full")
+    read = [figure(ours, 1, cpu=0.5), figure(ours, 1000, cpu=0.6), figure(ours, 10_001, cpu=1.5)]
+    goal = chosen(judge(Figures((*read, figure(theirs, 1, cpu=1.5), figure(theirs, 1001, cpu=2.5))), 10), "G10", "full")
+    assert goal.value == pytest.approx(0.1)
+    assert goal.what == "CPU of a row in a full read of 10,001 / Inspect's in 1,001"
+
+
 @pytest.mark.parametrize(
     ("value", "least", "verdict", "real"),
     [
