@@ -16,7 +16,8 @@ class RunBlueprint:
     """One run as a worker or coordinator is built from it. No secret is in it, only names of secrets.
 
     `experiment_file` and `project` are absolute; `snapshot` is the experiment as JSON, `arms` the planned arms'
-    names; `files` maps definition ids to files relative to the project. `memory` bounds an attempt in a process of
+    names; `files` maps definition ids to files relative to the project. `embedded`
+    says that the record store is the embedded server. `memory` bounds an attempt in a process of
     its own, in bytes.
     """
 
@@ -28,6 +29,7 @@ class RunBlueprint:
     arms: tuple[str, ...]
     files: Mapping[str, str]
     database_url: str
+    embedded: bool
     artifacts: str
     state_dir: str
     failpoint: str | None

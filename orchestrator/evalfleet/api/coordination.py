@@ -10,6 +10,7 @@ from evalfleet.clock import SystemClock
 from evalfleet.scheduling.coordinator import Coordinator
 from evalfleet.scheduling.state import STALL_LIMIT, RunPolicy
 from evalfleet.store.failpoints import Failpoints
+from evalfleet.store.replay import KEEP_BYTES
 from evalfleet.store.writer import PostgresRecorder
 
 if TYPE_CHECKING:
@@ -19,17 +20,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorBlueprint:
-    """A run as its coordinator sees it: where it is recorded, and the limits it is scheduled under."""
+    """A run as its coordinator sees it: where it is recorded, and the limits it is scheduled under.
+
+    `replay_limit` is in bytes."""
 
     run: str
     database_url: str
     policy: RunPolicy
+    replay_limit: int
     failpoint: str | None = None
 
     def coordinator(self, kill: Callable[[str, str], None]) -> Coordinator:
         """The run's coordinator, not yet started. Must be called within the loop it lives in."""
         failpoint = Failpoints(self.failpoint)
-        recorder = PostgresRecorder(self.database_url, self.run, failpoint)
+        recorder = PostgresRecorder(self.database_url, self.run, failpoint, replay_limit=self.replay_limit)
         return Coordinator(recorder, SystemClock(), self.policy, kill=kill, failpoint=failpoint)
 
 
@@ -39,6 +43,7 @@ def coordinator_blueprint(run: RunBlueprint) -> CoordinatorBlueprint:
         run=run.run,
         database_url=run.database_url,
         policy=run_policy(run.experiment, debugging=run.debugging),
+        replay_limit=0 if run.embedded else KEEP_BYTES,  # the embedded server has no standby to fail over to
         failpoint=run.failpoint,
     )
 

@@ -167,6 +167,7 @@ def blueprint_of(plan: Plan, request: Request, run: str, settings: Settings, url
         arms=tuple(arm.name for arm in plan.arms),
         files={name: str(file.relative_to(plan.project)) for name, file in plan.files.items()},
         database_url=url,
+        embedded=settings.database_url is None,
         artifacts=settings.artifacts,
         state_dir=str(settings.state_dir),
         failpoint=settings.failpoint,

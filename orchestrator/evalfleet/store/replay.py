@@ -12,9 +12,10 @@ KEEP_BYTES = 64 << 20
 
 
 class Kept:
-    """Batches by commit number, for 60 seconds or 64 MiB, whichever ends first; the newest always."""
+    """Batches by commit number, for 60 seconds or `limit` bytes, whichever ends first; the newest always."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = KEEP_BYTES) -> None:
+        self._limit = limit
         self._batches: deque[tuple[float, int, int, CommitBatch]] = deque()
         self._size = 0
 
@@ -23,8 +24,13 @@ class Kept:
         size = sum(write.sealed.rows.size for write in batch.attempts)
         self._batches.append((now, commit_seq, size, batch))
         self._size += size
-        while len(self._batches) > 1 and (self._size > KEEP_BYTES or self._batches[0][0] < now - KEEP_SECONDS):
+        while len(self._batches) > 1 and (self._size > self._limit or self._batches[0][0] < now - KEEP_SECONDS):
             self._size -= self._batches.popleft()[2]
+
+    def clear(self) -> None:
+        """Keep none of the batches: a new claim follows nothing that was written before."""
+        self._batches.clear()
+        self._size = 0
 
     def after(self, commit_seq: int, upto: int) -> list[CommitBatch]:
         """The batches that followed `commit_seq`, in order.

@@ -16,7 +16,7 @@ from evalfleet.store import write_sql
 from evalfleet.store.batches import Fence, apply, halves, merged, recall
 from evalfleet.store.connection import Connection
 from evalfleet.store.lifeline import REFUSED, Lifeline
-from evalfleet.store.replay import Kept
+from evalfleet.store.replay import KEEP_BYTES, Kept
 
 #: Seconds for which a lost store is waited for before the coordinator gives up.
 PATIENCE = 600.0
@@ -26,14 +26,23 @@ _OPEN_PATIENCE = 10.0
 class PostgresRecorder:
     """The record store of one run, over one connection that is opened again when lost.
 
-    `failpoint` is called with the places `before_copy`, `after_copy`, `after_commit` and `during_claim`.
+    `failpoint` is called with the places `before_copy`, `after_copy`, `after_commit` and `during_claim`. Batches of up
+    to `replay_limit` bytes are kept, for a failover that loses them.
     """
 
-    def __init__(self, url: str, run_id: str, failpoint: Callable[[str], None], *, patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        url: str,
+        run_id: str,
+        failpoint: Callable[[str], None],
+        *,
+        patience: float = PATIENCE,
+        replay_limit: int = KEEP_BYTES,
+    ) -> None:
         self._run_id = run_id
         self._failpoint = failpoint
         self._lifeline = Lifeline(url, _prepare, patience)
-        self._kept = Kept()
+        self._kept = Kept(replay_limit)
         self._holder = Holder(id="", host="", pid=0)
         self._fence = Fence(run_key=0, epoch=0, commit_seq=0)
         self._seen: Connection | None = None
@@ -143,7 +152,7 @@ class PostgresRecorder:
             raise StoreError(f"run {self._run_id} vanished while it was claimed")
         commit_seq, total, failures, spent, settled = counted
         self._fence = Fence(run_key=run_key, epoch=epoch, commit_seq=commit_seq)
-        self._kept = Kept()
+        self._kept.clear()
         self._seen = connection
         return Claim(
             run_key=run_key,
