@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.building import INLINE, build_worker, build_workshop
 from evalfleet.api.coordination import coordinator_blueprint
+from evalfleet.collector import spared_collections
 from evalfleet.model.report import RunProgress
 from evalfleet.model.verdict import RunStatus
 from evalfleet.ports import Holder
@@ -55,7 +56,8 @@ async def run_inline(
             worker = build_worker(blueprint, workshop, INLINE, count, coordinator.exchange)
             working = asyncio.create_task(worker.run(), name="evalfleet-worker")
             try:
-                return await _until_end(coordinator, working, observer)
+                with spared_collections():
+                    return await _until_end(coordinator, working, observer)
             finally:
                 await _let_go(working)
         finally:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryError, RayError
 
+from evalfleet.collector import spare_collections
 from evalfleet.errors import EvalfleetError
 from evalfleet.model.verdict import RunStatus
 from evalfleet.ports import Holder
@@ -101,6 +102,7 @@ class CoordinatorActor:
 
     async def _begin(self) -> int | Refused:
         self._coordinator = coordinator = self._blueprint.coordinator(self._kill)
+        spare_collections()
         claim = self._claim
         try:
             return await coordinator.start(self._holder, claim.adoption, takeover=claim.takeover, steal=claim.steal)
@@ -209,6 +211,7 @@ class WorkerActor:
             return Refused(type(error), str(error))
         self._worker = worker
         self._tried.set()
+        spare_collections()
         try:
             await self._introduce()
             return await worker.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -50,7 +51,7 @@ class WorkerTimes:
 
     hold: float = 5.0
     flush: float = 0.05
-    flush_share: float = 0.05
+    flush_share: float = 0.01
     busy: float = 0.1
     look: float = 1.0
     retry: float = 0.2
@@ -81,7 +82,7 @@ class Worker:
         self._running: dict[int, Attempt] = {}
         self._lanes: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
-        self._flush_at: float | None = None
+        self._waiting_since: float | None = None
         self._usual = 0.0
 
     def drain(self) -> None:
@@ -105,35 +106,37 @@ class Worker:
         return self._state.draining and not self._state.live and not self._state.sealed
 
     async def _let_seals_gather(self) -> None:
-        """While every lane is busy there is nothing to ask for: wait a moment for what may be handed over."""
-        if len(self._state.live) < self._state.lanes:
-            return
+        """While no lane is free there is nothing to ask for: wait a moment for what may be handed over."""
         ends_at = self._clock.monotonic() + self._times.busy
-        while (left := (self._flush_at or ends_at) - self._clock.monotonic()) > 0:
+        while not self._state.free_lanes:
+            left = min(ends_at, self._due()) - self._clock.monotonic()
+            if left <= 0:
+                return
             await _wait_for(self._news, left)
             self._news.clear()
-            if self._state.sealed:
-                self._schedule_flush()
 
     async def _converse(self) -> None:
-        """One call: until it is answered, times out, or newer news make a newer call due."""
+        """One call: until it is answered, times out, or there are seals and it carries none.
+
+        A call that carries seals is answered as soon as they are committed, so those that come meanwhile wait for
+        that and are the next call's: commits as large as the store is slow, and nothing is sent twice.
+        """
         self._news.clear()
-        self._flush_at = None
-        carried = len(self._state.sealed)
-        request = self._state.request(self._clock.monotonic(), resident_memory())
+        began = self._clock.monotonic()
+        request = self._state.request(began, resident_memory())
+        self._waiting_since = None if len(request.sealed) == len(self._state.sealed) else began
         call = asyncio.ensure_future(self._exchange(request))
         call.add_done_callback(lambda _: self._news.set())
-        ends_at = self._clock.monotonic() + self._times.hold + 10.0
+        ends_at = began + self._times.hold + 10.0
         while not call.done():
             now = self._clock.monotonic()
-            if now >= ends_at or (self._flush_at is not None and now >= self._flush_at):
+            due = ends_at if request.sealed else min(ends_at, self._due())
+            if now >= due:
                 # The call is left behind: its reply is to an older list and would be ignored.
                 call.add_done_callback(_forget)
                 return
-            await _wait_for(self._news, min(ends_at - now, (self._flush_at or ends_at) - now, self._times.look))
+            await _wait_for(self._news, min(due - now, self._times.look))
             self._news.clear()
-            if len(self._state.sealed) > carried and not call.done():
-                self._schedule_flush()
             if self._state.contact(self._clock.monotonic()) is Contact.LOST:
                 self._cancel_all("the coordinator has not answered for a whole lease time")
         try:
@@ -145,13 +148,13 @@ class Worker:
             return
         self._take_in(request.seq, reply)
 
-    def _schedule_flush(self) -> None:
-        """Send at once when half of the lanes wait, else give other seals a moment to come along."""
-        now = self._clock.monotonic()
+    def _due(self) -> float:
+        """When seals that no call has carried are to be sent: at once when half of the lanes wait for it, else soon."""
+        if self._waiting_since is None:
+            return math.inf
         if len(self._state.live) * 2 <= self._state.lanes:
-            self._flush_at = now
-        elif self._flush_at is None:
-            self._flush_at = now + min(self._times.flush, self._times.flush_share * self._usual)
+            return self._waiting_since
+        return self._waiting_since + min(self._times.flush, self._times.flush_share * self._usual)
 
     def _take_in(self, seq: int, reply: ExchangeReply) -> None:
         grants, commands = self._state.receive(seq, reply, self._clock.monotonic())
@@ -169,6 +172,8 @@ class Worker:
         self._usual += (self._clock.monotonic() - began - self._usual) / _SMOOTHING
         del self._running[identifier]
         self._state.seal(sealed)
+        if self._waiting_since is None:
+            self._waiting_since = self._clock.monotonic()
         self._news.set()
 
     def _obey(self, command: WorkerCommand) -> None:

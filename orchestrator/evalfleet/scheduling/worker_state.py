@@ -49,6 +49,11 @@ class WorkerState:
     live: dict[int, int] = field(default_factory=dict[int, int])
     sealed: dict[int, SealedAttempt] = field(default_factory=dict[int, SealedAttempt])
 
+    @property
+    def free_lanes(self) -> int:
+        """Lanes that neither run an attempt nor hold one that is not acknowledged."""
+        return max(0, self.lanes - len(self.live) - len(self.sealed))
+
     def request(self, now: float, rss: int = 0) -> ExchangeRequest:
         """The next call: the whole present state under a higher number. `rss` is in bytes."""
         self.seq += 1
@@ -68,7 +73,7 @@ class WorkerState:
             self.epoch,
             tuple(carried),
             tuple(held),
-            0 if self.draining else max(0, self.lanes - len(self.live) - len(self.sealed)),
+            0 if self.draining else self.free_lanes,
             self.lanes,
             rss,
             self.draining,

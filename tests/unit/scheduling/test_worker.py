@@ -1,0 +1,138 @@
+"""When a worker calls: its seals go out together, each once, and never wait for a parked call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+
+from evalfleet.clock import SystemClock
+from evalfleet.model.case import Case
+from evalfleet.model.record import EncodedRows, SealedAttempt
+from evalfleet.model.verdict import Outcome, Style, Verdict
+from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, Grant, WorkerCommand
+from evalfleet.scheduling.worker import Worker, WorkerEnd, WorkerTimes
+
+STOP = ExchangeReply(1, commands=(WorkerCommand(CommandKind.STOP),))
+
+
+class Desk:
+    """The coordinator's side of one worker: its calls, each answered when the test says so."""
+
+    def __init__(self) -> None:
+        self.calls: asyncio.Queue[tuple[ExchangeRequest, asyncio.Future[ExchangeReply]]] = asyncio.Queue()
+        self.ended = defaultdict[int, asyncio.Event](asyncio.Event)
+
+    async def exchange(self, request: ExchangeRequest) -> ExchangeReply:
+        reply = asyncio.get_running_loop().create_future()
+        self.calls.put_nowait((request, reply))
+        return await reply
+
+    def begin(self, grant: Grant) -> Attempt:
+        return Attempt(grant, self.ended[grant.attempt])
+
+    def end(self, *attempts: int) -> None:
+        for attempt in attempts:
+            self.ended[attempt].set()
+
+
+class Attempt:
+    def __init__(self, grant: Grant, ended: asyncio.Event) -> None:
+        self._grant = grant
+        self._ended = ended
+
+    async def run(self) -> SealedAttempt:
+        await self._ended.wait()
+        return SealedAttempt(
+            attempt=self._grant.attempt,
+            case=self._grant.case.ordinal,
+            outcome=Outcome.COMPLETED,
+            verdict=Verdict.PASSED,
+            rows=EncodedRows(attempt=b"row", assertions=b"", tool_calls=b"", pages=b""),
+        )
+
+    def cancel(self, reason: str) -> None:
+        self._ended.set()
+
+
+def grants(*attempts: int) -> tuple[Grant, ...]:
+    return tuple(Grant(attempt, _case(attempt)) for attempt in attempts)
+
+
+def _case(ordinal: int) -> Case:
+    return Case(
+        ordinal=ordinal,
+        arm="a",
+        eval_id=f"e/{ordinal:04}",
+        definition="e",
+        style=Style.PASS,
+        repetition=0,
+        content=f"{ordinal:064x}",
+        fingerprint=None,
+    )
+
+
+def played(lanes: int, play: Callable[[Desk], Awaitable[None]]) -> WorkerEnd:
+    """Let a worker run against a desk; waits long where it may wait, so that only what is at once happens at once."""
+
+    async def run() -> WorkerEnd:
+        desk = Desk()
+        times = WorkerTimes(hold=60.0, flush=60.0, flush_share=1000.0, busy=60.0)
+        worker = Worker("w", lanes, desk.exchange, desk.begin, SystemClock(), times)
+        playing = asyncio.create_task(worker.run())
+        await asyncio.wait_for(asyncio.ensure_future(play(desk)), 30)
+        return await asyncio.wait_for(playing, 30)
+
+    return asyncio.run(run())
+
+
+def sent(request: ExchangeRequest) -> set[int]:
+    return {seal.attempt for seal in request.sealed}
+
+
+def test_seals_that_come_while_others_are_committed_are_the_next_calls() -> None:
+    async def play(desk: Desk) -> None:
+        _, reply = await desk.calls.get()
+        reply.set_result(ExchangeReply(1, grants=grants(1, 2, 3, 4)))
+        desk.end(1, 2)
+        request, reply = await desk.calls.get()
+        assert sent(request) == {1, 2}
+        desk.end(3, 4)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert desk.calls.empty(), "a call that carries seals was overtaken, and they were sent twice"
+        reply.set_result(ExchangeReply(1, acks=(1, 2)))
+        request, reply = await desk.calls.get()
+        assert sent(request) == {3, 4}
+        reply.set_result(STOP)
+
+    assert played(4, play) is WorkerEnd.STOPPED
+
+
+def test_seals_do_not_wait_for_a_parked_call() -> None:
+    async def play(desk: Desk) -> None:
+        _, reply = await desk.calls.get()
+        reply.set_result(ExchangeReply(1, grants=grants(1)))
+        parked, _ = await desk.calls.get()
+        assert not parked.sealed and parked.want == 3
+        desk.end(1)
+        request, reply = await desk.calls.get()
+        assert sent(request) == {1} and request.seq > parked.seq
+        reply.set_result(STOP)
+
+    assert played(4, play) is WorkerEnd.STOPPED
+
+
+def test_an_unacknowledged_seal_is_carried_again() -> None:
+    async def play(desk: Desk) -> None:
+        _, reply = await desk.calls.get()
+        reply.set_result(ExchangeReply(1, grants=grants(1)))
+        await desk.calls.get()
+        desk.end(1)
+        _, reply = await desk.calls.get()
+        reply.set_result(ExchangeReply(1))
+        request, reply = await desk.calls.get()
+        assert sent(request) == {1}
+        reply.set_result(STOP)
+
+    assert played(2, play) is WorkerEnd.STOPPED
