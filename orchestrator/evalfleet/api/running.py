@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Generator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -51,44 +52,72 @@ class Place:
         return self.address is not None and self.address.startswith(("http://", "https://"))
 
 
-async def carry_out(blueprint: RunBlueprint, claiming: Claiming, place: Place, observer: Observer | None) -> RunEnd:
-    """Run to the end. Raises RunHeld when another coordinator took the run over meanwhile."""
-    if claiming.instead_of is not None:
-        await release(blueprint.database_url, blueprint.run, claiming.instead_of)
-    if place.inline:
-        end = await run_inline(blueprint, claiming, observer, lanes=place.lanes)
-    else:
-        with _address(place, blueprint.settings) as address:
-            engine = cast("RayEngine", ray_engine())
-            async with engine.joined(address) as cluster:
-                fleet = engine.fleet_for(blueprint, cluster, place.workers, place.lanes)
-                end = await engine.run_on_ray(blueprint, claiming, fleet, observer)
-    if end.fenced:
-        raise RunHeld(f"run {blueprint.run} was taken over by another coordinator; nothing more was written here")
-    return end
+class Venue:
+    """A place on the way to it: a Ray that runs is joined meanwhile, one of our own is started once it is needed."""
+
+    def __init__(self, place: Place, settings: Settings, stack: AsyncExitStack) -> None:
+        self._place = place
+        self._stack = stack
+        self._joining: asyncio.Task[tuple[RayEngine, Any]] | None = None
+        warm = joinable(place, settings)
+        if warm is not None:
+            stack.enter_context(using(settings))
+        self._address = place.address if warm is None else warm.address
+        if self._address is not None and not place.inline and not place.is_shipped:
+            self._joining = asyncio.create_task(self._join(), name="evalfleet-joining")
+
+    async def arrive(self) -> None:
+        """Wait for the Ray that runs already, if we go there. Raises InfrastructureError when it is not there."""
+        if self._joining is not None:
+            await asyncio.shield(self._joining)
+
+    async def carry_out(self, blueprint: RunBlueprint, claiming: Claiming, observer: Observer | None) -> None:
+        """Run to the end. Raises RunHeld when another coordinator took the run over meanwhile."""
+        if claiming.instead_of is not None:
+            await release(blueprint.database_url, blueprint.run, claiming.instead_of)
+        place = self._place
+        if place.inline:
+            end = await run_inline(blueprint, claiming, observer, lanes=place.lanes)
+        else:
+            engine, cluster = await (self._join() if self._joining is None else asyncio.shield(self._joining))
+            fleet = engine.fleet_for(blueprint, cluster, place.workers, place.lanes)
+            end = await engine.run_on_ray(blueprint, claiming, fleet, observer)
+        if end.fenced:
+            raise RunHeld(f"run {blueprint.run} was taken over by another coordinator; nothing more was written here")
+
+    async def turn_back(self) -> None:
+        """Let a joining under way come to its end, whatever it is, so that what it joined can be left."""
+        if self._joining is not None:
+            await asyncio.wait({self._joining})
+            if not self._joining.cancelled():
+                self._joining.exception()
+
+    async def _join(self) -> tuple[RayEngine, Any]:
+        engine = cast("RayEngine", await asyncio.to_thread(ray_engine))
+        return engine, await self._stack.enter_async_context(engine.joined(self._address))
+
+
+@asynccontextmanager
+async def reaching(place: Place, settings: Settings) -> AsyncGenerator[Venue]:
+    """Set out for a place, and leave it at the end of the block.
+
+    Enter before anything else may import Ray, as an agent may when it is planned: Ray reads then how to authenticate.
+    """
+    async with AsyncExitStack() as stack:
+        venue = Venue(place, settings, stack)
+        try:
+            yield venue
+        finally:
+            await venue.turn_back()
 
 
 def joinable(place: Place, settings: Settings) -> WarmRay | None:
-    """The Ray that is up here with this process's environment, unless the run is to be elsewhere.
-
-    Call it before anything imports Ray, as an agent may when it is planned: Ray reads then how to authenticate.
-    """
+    """The Ray that is up here with this process's environment, unless the run is to be elsewhere."""
     warm = None if place.inline or place.address is not None else warm_ray(settings)
     if warm is None or warm.differences():
         return None
     use_ray_tokens()
     return warm
-
-
-@contextmanager
-def _address(place: Place, settings: Settings) -> Generator[str | None]:
-    """Which Ray to join: the named one, else the one that is kept up, else none."""
-    warm = joinable(place, settings)
-    if warm is None:
-        yield place.address
-        return
-    with using(settings):
-        yield warm.address
 
 
 def first_claim(random: Random) -> Claiming:

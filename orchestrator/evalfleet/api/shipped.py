@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evalfleet.api.package import read_blueprint
-from evalfleet.api.running import Place, carry_out, resumed_claim
+from evalfleet.api.running import Place, reaching, resumed_claim
 from evalfleet.api.session import Session
 from evalfleet.errors import ConfigurationError, EvalfleetError, describe
 from evalfleet.randomness import SystemRandom
@@ -30,7 +30,8 @@ async def carry(project: Path, workers: int, lanes: int, steal: int) -> None:
         info = await session.reader.find_run(blueprint.run)
         here = replace(blueprint, database_url=session.url, state_dir=str(settings.state_dir))
         place = Place(address=settings.ray_address or "auto", workers=workers or None, lanes=lanes or None)
-        await carry_out(here, resumed_claim(info, SystemRandom(), steal=bool(steal)), place, None)
+        async with reaching(place, settings) as venue:
+            await venue.carry_out(here, resumed_claim(info, SystemRandom(), steal=bool(steal)), None)
     finally:
         await session.close()
 

@@ -11,7 +11,7 @@ from evalfleet.api.history import load_history
 from evalfleet.api.inline import Observer
 from evalfleet.api.options import PlanOptions, ResumeOptions, SubmitOptions
 from evalfleet.api.planned import Request, blueprint_of, new_run, plan_request
-from evalfleet.api.running import Place, carry_out, debugged, first_claim, joinable, resumed_claim
+from evalfleet.api.running import Place, Venue, debugged, first_claim, reaching, resumed_claim
 from evalfleet.api.session import Session
 from evalfleet.api.shipping import check_reachable, packed, ship
 from evalfleet.errors import ConfigurationError, DefinitionError, Problem
@@ -58,6 +58,7 @@ class _Work:
     plan: Plan
     request: Request
     place: Place
+    venue: Venue
     told: _Told
 
 
@@ -97,21 +98,22 @@ async def _start(
 ) -> RunHandle:
     settings = Settings.from_environment()
     place = _place(options, settings)
-    narrowed = PlanOptions(overrides=options.overrides, arms=options.arms, allow_empty=options.allow_empty)
-    request = Request.of(experiment, prefixes, narrowed)
-    work = _Work(await plan_request(request), request, place, told)
-    session = await Session.open(settings)
-    try:
-        found = await _unfinished(session, work.plan) if kind is RunKind.SWEEP else None
-        if found is not None and told.goes_on(found, options):
-            info = await session.reader.find_run(found.id)
-            told.created(info.id)
-            await _go_on(session, work, info, steal=False)
-            return RunHandle(session, info.id)
-        run = await _begin(session, work, options, kind)
-    except BaseException:
-        await session.close()
-        raise
+    async with reaching(place, settings) as venue:
+        narrowed = PlanOptions(overrides=options.overrides, arms=options.arms, allow_empty=options.allow_empty)
+        request = Request.of(experiment, prefixes, narrowed)
+        work = _Work(await plan_request(request), request, place, venue, told)
+        session = await Session.open(settings)
+        try:
+            found = await _unfinished(session, work.plan) if kind is RunKind.SWEEP else None
+            if found is not None and told.goes_on(found, options):
+                info = await session.reader.find_run(found.id)
+                told.created(info.id)
+                await _go_on(session, work, info, steal=False)
+                return RunHandle(session, info.id)
+            run = await _begin(session, work, options, kind)
+        except BaseException:
+            await session.close()
+            raise
     return RunHandle(session, run)
 
 
@@ -126,12 +128,13 @@ async def resume(run: str, options: ResumeOptions | None = None, observer: Obser
     try:
         info = await session.reader.find_run(run)
         place = _place(chosen, session.settings)
-        request = Request.from_json(info.lock["request"], chosen.project)
-        plan = await plan_request(replace(request, overrides={**request.overrides, **chosen.overrides}))
-        _check_unchanged(info, plan)
-        await _reopen(session, info, chosen)
-        work = _Work(plan, request, place, _Told(observer, None))
-        await _go_on(session, work, info, steal=chosen.steal)
+        async with reaching(place, session.settings) as venue:
+            request = Request.from_json(info.lock["request"], chosen.project)
+            plan = await plan_request(replace(request, overrides={**request.overrides, **chosen.overrides}))
+            _check_unchanged(info, plan)
+            await _reopen(session, info, chosen)
+            work = _Work(plan, request, place, venue, _Told(observer, None))
+            await _go_on(session, work, info, steal=chosen.steal)
     except BaseException:
         await session.close()
         raise
@@ -169,10 +172,11 @@ async def _begin(session: Session, work: _Work, options: SubmitOptions, kind: Ru
             if made.created:
                 await ship(session, parcel, made.id, work.told.observer)
         return made.id
+    await work.venue.arrive()  # a cluster that is not there is said before there is a run
     made = await _create(session, work, planned)
     if made.created:
         blueprint = replace(blueprint, debugging=kind is RunKind.TRY and debugged())
-        await carry_out(blueprint, first_claim(random), work.place, work.told.observer)
+        await work.venue.carry_out(blueprint, first_claim(random), work.told.observer)
     return made.id
 
 
@@ -189,7 +193,7 @@ async def _go_on(session: Session, work: _Work, info: RunInfo, *, steal: bool) -
         async with packed(work.plan, blueprint, work.place, steal=steal) as parcel:
             await ship(session, parcel, f"{info.id}-{random.bits(32):08x}", work.told.observer)
     else:
-        await carry_out(blueprint, resumed_claim(info, random, steal=steal), work.place, work.told.observer)
+        await work.venue.carry_out(blueprint, resumed_claim(info, random, steal=steal), work.told.observer)
 
 
 def _place(options: SubmitOptions | ResumeOptions, settings: Settings) -> Place:
@@ -202,7 +206,6 @@ def _place(options: SubmitOptions | ResumeOptions, settings: Settings) -> Place:
     place = Place(inline=options.inline, address=address, workers=options.workers, lanes=options.lanes)
     if place.is_shipped:
         check_reachable(address or "", settings)
-    joinable(place, settings)
     return place
 
 

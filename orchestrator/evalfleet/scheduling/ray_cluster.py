@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import logging
+import socket
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, redirect_stdout
@@ -18,6 +19,7 @@ import ray
 from evalfleet.errors import InfrastructureError
 
 _OBJECT_STORE = 100 << 20
+_KNOCK_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +41,11 @@ def ray_cluster(address: str | None, temporary: Path | None = None) -> Generator
         if address is None:
             _start(temporary)
         else:
+            _knock(address)
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, OSError, ValueError) as error:
         what = "Ray could not be started here" if address is None else f"there is no Ray to join at {address}"
-        raise InfrastructureError(f"{what}: {str(error).strip().splitlines()[0] if str(error) else error!r}") from error
+        raise InfrastructureError(f"{what}: {_reason(error)}") from error
     # Ray keeps some of its remarks until it is shut down.
     with redirect_stdout(_Quiet(sys.stdout)):
         try:
@@ -50,6 +53,13 @@ def ray_cluster(address: str | None, temporary: Path | None = None) -> Generator
             yield Cluster(where, int(ray.cluster_resources().get("CPU", 1)), own=address is None)
         finally:
             ray.shutdown()
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, in one line."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error).strip().partition("\n")[0] or repr(error)
 
 
 class _Quiet(io.TextIOBase):
@@ -76,6 +86,13 @@ class _Quiet(io.TextIOBase):
 
     def fileno(self) -> int:
         return self._stream.fileno()
+
+
+def _knock(address: str) -> None:
+    """Raise OSError unless something listens at HOST:PORT: Ray itself would go on trying for ten minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), _KNOCK_SECONDS).close()
 
 
 def _start(temporary: Path | None) -> None:

@@ -61,6 +61,9 @@ class RayRun:
         self._begun: set[str] = set()
         self._failures = 0
         self._heard_at = 0.0
+        for _ in range(fleet.workers):
+            # Its process starts beside the coordinator's, which takes as long.
+            self._hire()
 
     @property
     def coordinator(self) -> Actor:
@@ -76,17 +79,21 @@ class RayRun:
 
         Raises RunHeld, StoreError, or what a worker could not be built for.
         """
-        self._run_key = await self._claimed()
-        for _ in range(self._fleet.workers):
-            self._hire()
+        try:
+            self._run_key = await self._claimed()
+            for name in self._workers:
+                self._set_to_work(name)
+            return await self._work(observer)
+        finally:
+            self._dismiss()
+
+    async def _work(self, observer: Callable[[RunProgress], None] | None) -> RunEnd:
         self._heard_at = _now()
         try:
             return await self._supervise(observer)
         except asyncio.CancelledError:
             await self._drain(observer)
             raise
-        finally:
-            self._dismiss()
 
     async def _supervise(self, observer: Callable[[RunProgress], None] | None) -> RunEnd:
         ended = asyncio.ensure_future(self._ended())
@@ -136,12 +143,15 @@ class RayRun:
         if progress is not None and observer is not None:
             observer(progress)
 
-    def _hire(self) -> None:
+    def _hire(self) -> str:
         name = f"worker-{next(self._names)}"
-        worker: Actor = WorkerActor.options(num_cpus=1).remote(  # pyright: ignore
+        self._workers[name] = WorkerActor.options(num_cpus=1).remote(  # pyright: ignore
             self._worker_maker, self._coordinator, name, self._fleet.lanes
         )
-        self._workers[name] = worker
+        return name
+
+    def _set_to_work(self, name: str) -> None:
+        worker = self._workers[name]
         self._running[asyncio.ensure_future(_awaited(worker.run.remote(self._run_key)))] = name
         begun = asyncio.ensure_future(_awaited(worker.begun.remote()))
         begun.add_done_callback(lambda done: self._note_begun(name, done))
@@ -167,7 +177,7 @@ class RayRun:
                 self._count_failure(end.exception())
             elif end is WorkerEnd.STOPPED or end is WorkerEnd.ABANDONED:
                 continue
-            self._hire()
+            self._set_to_work(self._hire())
 
     def _count_failure(self, error: EvalfleetError) -> None:
         """A worker that can't begin or breaks is replaced, but not for ever."""
