@@ -14,6 +14,7 @@ from sqlalchemy import (
     SmallInteger,
     Table,
     Text,
+    text,
 )
 
 from evalfleet.store.columns import (
@@ -97,7 +98,54 @@ assertions = Table(
     maybe("reason", Text),
     maybe("group_path", Text),
     maybe("number_marks", Text),
-    PrimaryKeyConstraint("run_key", "attempt", "index"),
+    of("grading", SmallInteger, "0"),  # 0 is the attempt's own
+    PrimaryKeyConstraint("run_key", "attempt", "grading", "index"),
+)
+
+judge_calls = Table(
+    "judge_calls",
+    metadata,
+    of("attempt", BigInteger),
+    of("started_at", TIME),
+    of("latency", Float(53)),
+    maybe("score", Float(53)),
+    maybe("cost_usd", Float(53)),
+    maybe("input_tokens", BigInteger),
+    maybe("output_tokens", BigInteger),
+    maybe("cache_read_tokens", BigInteger),
+    maybe("reasoning_tokens", BigInteger),
+    of("run_key", Integer),
+    of("call", Integer),
+    of("assertion", Integer),
+    of("repetition", Integer),
+    of("vote", SmallInteger),
+    of("version", SmallInteger),
+    of("tries", SmallInteger),
+    of("grading", SmallInteger, "0"),
+    of("cached", Boolean),
+    of("request", LargeBinary),
+    of("prompt", LargeBinary),
+    of("recipe", Text),
+    of("model", Text),
+    maybe("label", Text),
+    maybe("rationale", Text),
+    maybe("repairs", Text),
+    maybe("code", Text),
+    maybe("message", Text),
+    maybe("number_marks", Text),
+    maybe("reply", LargeBinary),
+    PrimaryKeyConstraint("run_key", "attempt", "grading", "call"),
+    CheckConstraint("octet_length(request) = 32 AND octet_length(prompt) = 32", name="digests"),
+    CheckConstraint("score BETWEEN 0 AND 1", name="score"),
+    CheckConstraint("code IS NOT NULL OR reply IS NOT NULL AND score IS NOT NULL", name="answered"),
+)
+# the calls are their own cache: a request is looked up among the answers that a model gave
+Index(
+    "judge_calls_request_idx",
+    judge_calls.c.request,
+    judge_calls.c.repetition,
+    judge_calls.c.vote,
+    postgresql_where=text("code IS NULL AND NOT cached"),
 )
 
 tool_calls = Table(

@@ -75,7 +75,7 @@ WHERE kind = 'try' AND created_at < clock_timestamp() - make_interval(secs => 86
 ORDER BY run_key
 """.encode()
 
-_GROWN = ("event_pages", "tool_calls", "assertions", "attempts", "settlements", "intents", "cases")
+_GROWN = ("judge_calls", "event_pages", "tool_calls", "assertions", "attempts", "settlements", "intents", "cases")
 
 
 def current_user() -> str:
