@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+import msgspec
 import zstandard
 
 from evalfleet.errors import AttemptFailure, FailureKind, StoreError
@@ -22,7 +23,6 @@ _EXPANDED_LIMIT = 1 << 31
 
 # ASCII escapes keep NUL and lone surrogates; the circular check is left to the recursion limit, it costs a third.
 _ENCODER = json.JSONEncoder(ensure_ascii=True, check_circular=False, separators=(",", ":"))
-_DECODER = json.JSONDecoder()
 
 
 def to_json(value: Any) -> str:
@@ -75,9 +75,16 @@ class Unpacker:
                 raise StoreError(
                     f"a stored body has the unknown form {head.hex() or 'empty'}; a newer version wrote it"
                 )
-            return _DECODER.decode(data.decode("ascii"))
+            return _from_json(data)
         except (zstandard.ZstdError, ValueError) as error:
             raise StoreError(f"a stored body is damaged: {error}") from error
+
+
+def _from_json(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:  # it is three times as fast, but knows no NaN, no infinity and no lone surrogate
+        return json.loads(data)
 
 
 def reference(sha256: str) -> bytes:

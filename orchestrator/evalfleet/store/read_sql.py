@@ -219,29 +219,39 @@ SELECT first, last, body FROM event_pages
 WHERE run_key = %(run_key)s AND attempt = %(attempt)s AND last >= %(first)s AND first <= %(last)s ORDER BY page
 """
 
-#: Attempts of many cases in the order given, each with its record and its pages: those with these numbers, or for
-#: NULL the one that settles the case, else its last. As many as stand in `limit` bytes, and one at least.
-RECORDS = f"""
-SELECT {ATTEMPT}, a.record, CASE WHEN a.paged > 0 THEN ARRAY(
-           SELECT p.body FROM event_pages p WHERE p.run_key = a.run_key AND p.attempt = a.attempt ORDER BY p.page
-       ) END
-FROM (
-    SELECT w.place, p.paged, a.*,
-           sum(p.paged + coalesce(octet_length(a.record), 0)) OVER (ORDER BY w.place ROWS UNBOUNDED PRECEDING) AS upto
+
+def _records(attempts: str) -> bytes:
+    """As many of these attempts as stand in `limit` bytes and the next, by `place`, each with its record and pages."""
+    return f"""
+    SELECT {ATTEMPT}, a.record, CASE WHEN a.paged > 0 THEN ARRAY(
+               SELECT p.body FROM event_pages p WHERE p.run_key = a.run_key AND p.attempt = a.attempt ORDER BY p.page
+           ) END
     FROM (
-        SELECT w.place, w.run_key, coalesce(w.attempt, (
-            SELECT n.attempt FROM attempts n WHERE n.run_key = w.run_key AND n.ordinal = w.ordinal
-            ORDER BY n.settles DESC, n.number DESC LIMIT 1
-        )) AS attempt
-        FROM unnest(%(run_keys)s::integer[], %(ordinals)s::integer[], %(attempts)s::bigint[])
-             WITH ORDINALITY AS w (run_key, ordinal, attempt, place)
-    ) w
-    {_looked_up("attempts", "a", "a.run_key = w.run_key AND a.attempt = w.attempt")}
-    CROSS JOIN LATERAL (
-        SELECT coalesce(sum(octet_length(p.body)), 0) AS paged FROM event_pages p
-        WHERE p.run_key = a.run_key AND p.attempt = a.attempt
-    ) p
-) a
-WHERE upto <= %(limit)s OR place = 1
-ORDER BY place
-""".encode()
+        SELECT a.*, p.paged,
+               sum(p.paged + coalesce(octet_length(a.record), 0)) OVER (
+                   ORDER BY a.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+               ) AS before
+        FROM ({attempts}) a
+        CROSS JOIN LATERAL (
+            SELECT coalesce(sum(octet_length(p.body)), 0) AS paged FROM event_pages p
+            WHERE p.run_key = a.run_key AND p.attempt = a.attempt
+        ) p
+    ) a
+    WHERE coalesce(before, 0) < %(limit)s
+    ORDER BY place
+    """.encode()
+
+
+#: By case: the attempt that settles it, else its last.
+RECORDS_OF_CASES = _records("""
+SELECT DISTINCT ON (ordinal) ordinal AS place, a.*
+FROM attempts a WHERE run_key = %(run_key)s AND ordinal = ANY(%(ordinals)s::integer[])
+ORDER BY ordinal, settles DESC, number DESC
+""")
+
+#: By number, whosever they are; NULL for one that is not there.
+RECORDS_BY_NUMBER = _records(f"""
+SELECT w.place, a.*
+FROM unnest(%(run_keys)s::integer[], %(attempts)s::bigint[]) WITH ORDINALITY AS w (run_key, attempt, place)
+{_looked_up("attempts", "a", "a.run_key = w.run_key AND a.attempt = w.attempt")}
+""")

@@ -18,7 +18,7 @@ from evalfleet.store.aggregate import arm_counts
 from evalfleet.store.connection import Connection, connect
 from evalfleet.store.evidence import EvidenceReader
 from evalfleet.store.lifeline import Lifeline
-from evalfleet.store.records import Wanted, attempt_details
+from evalfleet.store.records import Origin, RecordReader
 from evalfleet.store.views import attempt_view, case_view, run_info
 
 T = TypeVar("T")
@@ -139,23 +139,25 @@ class Reader:
     async def records(
         self, run: str, cases: Sequence[CaseView]
     ) -> AsyncGenerator[tuple[CaseView, AttemptDetail | None]]:
-        """These cases of a run, each with the attempt that settles it, else its last, and all its evidence.
+        """These cases of a run, in planned order, each with the attempt that settles it, else its last.
 
-        A carried case comes with the attempt that it was carried from, a case without attempts with None. Evidence
-        is fetched for many cases at once, of which no more than 8 MiB or one attempt are held.
+        A carried case comes with the attempt that it was carried from, a case without attempts with None. All their
+        evidence is exact and in memory, case by case: fetched for many at once, but not more than some 8 MiB.
         """
         key, info = await self._find(run)
         keys = {info.id: key}
-        wanted: list[Wanted] = []
+        origins: list[Origin] = []
         for case in cases:
-            if case.has_evidence:
-                where, attempt = (info.id, None) if case.attempts or not case.carried_from else case.carried_from
-                if where not in keys:
-                    keys[where] = (await self._find(where))[0]
-                wanted.append(Wanted(keys[where], where, case.ordinal, attempt))
-        details = attempt_details(self._rows, self._evidence, wanted)
+            if case.carried_from is not None and not case.attempts:
+                origin, attempt = case.carried_from
+                if origin not in keys:
+                    keys[origin] = (await self._find(origin))[0]
+                origins.append(Origin(keys[origin], origin, attempt))
+        reading = RecordReader(self._rows, self._evidence)
+        own = reading.of_cases(key, info.id, [case.ordinal for case in cases if case.attempts])
+        carried = reading.by_number(origins)
         for case in cases:
-            yield case, await anext(details) if case.has_evidence else None
+            yield case, await anext(own if case.attempts else carried) if case.has_evidence else None
 
     async def events(self, run: str, attempt: int, first: int, last: int) -> list[tuple[int, Event]]:
         """Events `first` to `last` of an attempt with their numbers, counted from 0 over all its turns.

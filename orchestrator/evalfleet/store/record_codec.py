@@ -70,8 +70,8 @@ def decode(head: list[Any], events: list[list[Any]]) -> Decoded:
     """The evidence of a head and its turns' encoded events."""
     turns, assertions, diagnostics, extra, message = head[:5]
     return Decoded(
-        turns=tuple(_read_turn(turn, own) for turn, own in zip(turns, events, strict=True)),
-        assertions=tuple(_read_assertion(row) for row in assertions),
+        turns=tuple([_read_turn(turn, own) for turn, own in zip(turns, events, strict=True)]),
+        assertions=tuple([_read_assertion(row) for row in assertions]),
         diagnostics=tuple(diagnostics),
         extra=extra,
         message=message,
@@ -115,7 +115,7 @@ def _read_turn(turn: list[Any], events: list[Any]) -> TurnRecord:
         sequence=sequence,
         input=_read_input(given),
         status=TurnStatus(status),
-        events=tuple(decode_event(event) for event in events),
+        events=tuple([decode_event(event) for event in events]),
         data=_read_maybe(data),
         usage=None if usage is None else _read_usage(usage),
         coverage=_read_coverage(coverage),
@@ -314,5 +314,5 @@ def _read_result(outcome: list[Any]) -> AssertionResult:
         expected=_read_maybe(expected),
         actual=_read_maybe(actual),
         measurement=measurement,
-        children=tuple(_read_result(child) for child in children),
+        children=tuple([_read_result(child) for child in children]),
     )

@@ -14,34 +14,55 @@ from evalfleet.store.views import attempt_view
 
 Ask = Callable[[bytes, Any], Awaitable[Sequence[tuple[Any, ...]]]]
 
-#: Stored bytes that one question brings, unless a single attempt has more.
+#: Stored bytes that one question brings, not counting the attempt that exceeds them.
 PAGE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """An attempt by its number, or with None the one that settles the case, else the last one of it."""
+class Origin:
+    """The attempt that a case is carried from."""
 
     run_key: int
     run: str
-    ordinal: int
-    attempt: int | None
+    attempt: int
 
 
-async def attempt_details(
-    ask: Ask, evidence: EvidenceReader, wanted: Sequence[Wanted]
-) -> AsyncGenerator[AttemptDetail]:
-    """The attempts in the order wanted, decoded one at a time. Raises ConfigurationError when one is not there."""
-    while wanted:
-        given = {
-            "run_keys": [one.run_key for one in wanted],
-            "ordinals": [one.ordinal for one in wanted],
-            "attempts": [one.attempt for one in wanted],
-            "limit": PAGE_BYTES,
-        }
-        rows = await ask(read_sql.RECORDS, given)
-        for one, (*columns, record, pages) in zip(wanted, rows, strict=False):
-            if columns[0] is None:
-                raise ConfigurationError(f"case {one.ordinal} of run {one.run} has no attempt")
-            yield await evidence.detail(one.run, attempt_view(columns), record, pages or ())
-        wanted = wanted[len(rows) :]
+class RecordReader:
+    """Reads attempts by the hundred and decodes them one at a time; `ask` answers a statement with its rows."""
+
+    def __init__(self, ask: Ask, evidence: EvidenceReader) -> None:
+        self._ask = ask
+        self._evidence = evidence
+
+    async def of_cases(self, run_key: int, run: str, ordinals: Sequence[int]) -> AsyncGenerator[AttemptDetail]:
+        """The attempt that settles each of these cases, else its last. Every one was attempted; they ascend.
+
+        Raises ConfigurationError when the run was deleted meanwhile.
+        """
+        while ordinals:
+            given = {"run_key": run_key, "ordinals": [*ordinals], "limit": PAGE_BYTES}
+            rows = await self._ask(read_sql.RECORDS_OF_CASES, given)
+            if not rows or [row[1] for row in rows] != [*ordinals[: len(rows)]]:
+                raise ConfigurationError(f"run {run} was deleted while it was read")
+            for row in rows:
+                yield await self._detail(run, row)
+            ordinals = ordinals[len(rows) :]
+
+    async def by_number(self, wanted: Sequence[Origin]) -> AsyncGenerator[AttemptDetail]:
+        """These attempts in the order given. Raises ConfigurationError when one is not there."""
+        while wanted:
+            given = {
+                "run_keys": [one.run_key for one in wanted],
+                "attempts": [one.attempt for one in wanted],
+                "limit": PAGE_BYTES,
+            }
+            rows = await self._ask(read_sql.RECORDS_BY_NUMBER, given)
+            for one, row in zip(wanted, rows, strict=False):
+                if row[0] is None:
+                    raise ConfigurationError(f"run {one.run} has no attempt {one.attempt}")
+                yield await self._detail(one.run, row)
+            wanted = wanted[len(rows) :]
+
+    async def _detail(self, run: str, row: Sequence[Any]) -> AttemptDetail:
+        *columns, record, pages = row
+        return await self._evidence.detail(run, attempt_view(columns), record, pages or ())

@@ -27,7 +27,7 @@ from evalfleet.store.creation import create_run
 from evalfleet.store.evidence import EvidenceReader
 from evalfleet.store.lifecycle import delete_run, reopen
 from evalfleet.store.planned import Presettled
-from evalfleet.store.records import PAGE_BYTES, Wanted, attempt_details
+from evalfleet.store.records import PAGE_BYTES, Origin, RecordReader
 from evalfleet.store.rows import EvidenceEncoder
 from evalfleet.store.writer import PostgresRecorder
 from tests.integration.store.samples import ME, a_case, a_run, batch, errored, evidence, ignore, resumed
@@ -214,7 +214,7 @@ async def test_evidence_that_is_not_there_is_no_empty_evidence(database: str, tm
             await anext(handle.records())
     await create_run(database, a_run(1, id="gone"))
     async with opened(database, "r1", tmp_path) as handle:
-        with pytest.raises(ConfigurationError, match="case 0 of run gone has no attempt"):
+        with pytest.raises(ConfigurationError, match="run gone has no attempt 7"):
             await anext(handle.records())
 
 
@@ -229,8 +229,11 @@ async def test_a_page_that_is_lost_is_reported(database: str, artifacts: FileArt
 # --- bounded memory -------------------------------------------------------------------------------------------
 
 
-async def test_a_question_brings_a_bounded_number_of_bytes_and_at_least_one_attempt(database: str) -> None:
-    sizes = [100, 3_000_000, 3_000_000, 100, PAGE_BYTES, 100, 3_000_000, 2_000_000, 2_000_000]
+@pytest.mark.parametrize("by_number", [False, True])
+async def test_a_question_brings_so_many_bytes_and_the_attempt_that_exceeds_them(
+    database: str, by_number: bool
+) -> None:
+    sizes = [100, 3_000_000, 3_000_000, 3_000_000, 100, PAGE_BYTES, 100, 3_000_000]
     key, recorder = await held(database, "r1", [(a_case(number), None) for number in range(len(sizes))])
     attempts = [
         with_events(evidence(100 + number, number), [Message(Role.USER, noise(size))])
@@ -248,11 +251,13 @@ async def test_a_question_brings_a_bounded_number_of_bytes_and_at_least_one_atte
             brought.append([len(record) + sum(map(len, pages or ())) for *_, record, pages in rows])
             return rows
 
-        wanted = [Wanted(key, "r1", number, None) for number in range(len(sizes))]
-        found = [detail async for detail in attempt_details(ask, EvidenceReader(None), wanted)]
+        reading = RecordReader(ask, EvidenceReader(None))
+        origins = [Origin(key, "r1", 100 + number) for number in range(len(sizes))]
+        source = reading.by_number(origins) if by_number else reading.of_cases(key, "r1", range(len(sizes)))
+        found = [detail async for detail in source]
     assert [detail.turns for detail in found] == [one.turns for one in attempts]
-    assert [len(rows) for rows in brought] == [4, 1, 4]
-    assert all(sum(rows) <= PAGE_BYTES or len(rows) == 1 for rows in brought)
+    assert [len(rows) for rows in brought] == [4, 2, 2]
+    assert all(sum(rows[:-1]) < PAGE_BYTES for rows in brought)
 
 
 # --- any statistics -------------------------------------------------------------------------------------------
@@ -290,10 +295,10 @@ async def test_no_statement_passes_over_a_run_once_for_each_of_its_cases(
         await reopen(database, "r1", (CaseStatus.FAILED,), who="ann", why="flaky")
     given: dict[str, Any] = {"run_key": key, "after": -1, "limit": 500}
     given |= {"arm": "small", "prefix": "sql%", "tag": None, "statuses": None}
-    given |= {"run_keys": [key] * 9, "ordinals": [*range(9)], "attempts": [None] * 9}
-    statements = [read_sql.cases(reopened), read_sql.by_eval(reopened), read_sql.RECORDS]
-    statements += [read_sql.CLASSES.encode(), read_sql.WITHOUT_ATTEMPT.encode(), read_sql.CANCELLED.encode()]
-    statements += [read_sql.RETRIED.encode()]
+    given |= {"ordinals": [*range(count)], "run_keys": [key] * count, "attempts": [*range(100, 100 + count)]}
+    texts = (read_sql.CLASSES, read_sql.WITHOUT_ATTEMPT, read_sql.CANCELLED, read_sql.RETRIED)
+    statements = [read_sql.cases(reopened), read_sql.by_eval(reopened), *map(str.encode, texts)]
+    statements += [read_sql.RECORDS_OF_CASES, read_sql.RECORDS_BY_NUMBER]
     async with await connect(database, autocommit=True) as connection:
         await connection.execute(read_sql.PLANS)
         for statement in statements:
