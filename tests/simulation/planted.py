@@ -11,7 +11,7 @@ import pytest
 from evalfleet.model import ids
 from evalfleet.model.record import Committed, PendingCase
 from evalfleet.scheduling import decide as decide_module
-from evalfleet.scheduling import grants, leases, losses, settling
+from evalfleet.scheduling import grants, leases, losses, recordings, settling
 from evalfleet.scheduling.events import Decision, Event, Exchanged, Reply
 from evalfleet.scheduling.messages import ExchangeReply
 from evalfleet.scheduling.state import Adoption, RunState, begin
@@ -135,6 +135,30 @@ def finish_while_a_worker_holds_a_seal(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(decide_module, "_holds_something", lambda worker: False)
 
 
+def judged_before_the_recording_is_durable(patch: pytest.MonkeyPatch) -> None:
+    right = recordings.reported
+
+    def wrong(state: RunState, worker: Any, recording: Any) -> None:
+        right(state, worker, recording)
+        worker.recorded.append(recording.attempt)
+
+    patch.setattr(recordings, "reported", wrong)
+
+
+def recording_forgotten_by_a_claim(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(recordings, "read", lambda state, case, pending: None)
+
+
+def recording_forgotten_by_a_loss(patch: pytest.MonkeyPatch) -> None:
+    right = losses.after_loss
+
+    def wrong(state: RunState, case: Any, *args: Any, blamed: bool) -> None:
+        case.recorded = False
+        right(state, case, *args, blamed=blamed)
+
+    patch.setattr(losses, "after_loss", wrong)
+
+
 BUGS: dict[str, Plant] = {
     "ack before commit": ack_before_commit,
     "epoch read without lock": epoch_read_without_lock,
@@ -149,4 +173,7 @@ BUGS: dict[str, Plant] = {
     "crash count forgotten": crash_count_forgotten,
     "external case re-leased by expiry": external_case_released_by_expiry,
     "finish while a worker holds a seal": finish_while_a_worker_holds_a_seal,
+    "judged before the recording is durable": judged_before_the_recording_is_durable,
+    "recording forgotten by a claim": recording_forgotten_by_a_claim,
+    "recording forgotten by a loss": recording_forgotten_by_a_loss,
 }

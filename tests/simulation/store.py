@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from evalfleet.model.case import Case
 from evalfleet.model.ids import attempt_epoch
@@ -37,6 +37,7 @@ class Tables:
     attempts: dict[int, Row] = field(default_factory=dict)
     settlements: dict[int, int | None] = field(default_factory=dict)
     intents: dict[int, OpenIntent] = field(default_factory=dict)
+    recordings: dict[int, int] = field(default_factory=dict)
 
 
 class SimStore:
@@ -66,7 +67,11 @@ class SimStore:
             settled=len(t.settlements),
             failures=errored,
             spent_usd=self.spent(),
-            open_intents=tuple(i for i in t.intents.values() if attempt_epoch(i.attempt) < t.epoch),
+            open_intents=tuple(
+                replace(intent, recorded=intent.case in t.recordings)
+                for intent in t.intents.values()
+                if attempt_epoch(intent.attempt) < t.epoch
+            ),
         )
 
     def spent(self) -> float:
@@ -106,6 +111,10 @@ class SimStore:
             t.intents[intent.attempt] = OpenIntent(intent.attempt, intent.case, intent.worker, intent.kind, now)
         for attempt in batch.closed_intents:
             t.intents.pop(attempt, None)
+        for recording in batch.recordings:
+            t.recordings.setdefault(recording.case, recording.attempt)
+        for ordinal in batch.spent_recordings:
+            t.recordings.pop(ordinal, None)
         return Committed(t.commit_seq, epoch, frozenset(inserted), frozenset(settled), frozenset(settled_cases))
 
     def page(self, after: int, limit: int) -> tuple[tuple[PendingCase, ...], bool]:
@@ -121,6 +130,7 @@ class SimStore:
             crashes=sum(1 for row in rows if row.blamed or row.crashed),
             lost=sum(1 for row in rows if row.outcome is Outcome.INTERRUPTED and not row.blamed),
             last_attempt=max((row.attempt for row in rows), default=None),
+            recorded=case.ordinal in self.tables.recordings,
         )
 
     def fail_over(self, now: float) -> bool:

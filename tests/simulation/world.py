@@ -15,7 +15,7 @@ from typing import Any
 
 from evalfleet.errors import FailureKind
 from evalfleet.model.case import Case
-from evalfleet.model.record import CommitBatch, EncodedRows, SealedAttempt
+from evalfleet.model.record import CommitBatch, EncodedRows, Recording, SealedAttempt
 from evalfleet.model.verdict import Outcome, RunStatus, Style, Verdict
 from evalfleet.scheduling import decide as decide_module
 from evalfleet.scheduling.events import (
@@ -52,12 +52,13 @@ class Violation(AssertionError):
 
 @dataclass
 class Agent:
-    """How one case behaves when it is executed."""
+    """How one case behaves when it is executed; `judged` is how long judging it takes, None when nothing judges."""
 
     seconds: float
     errors: int = 0
     crashes: bool = False
     starts: int = 0
+    judged: float | None = None
 
 
 @dataclass
@@ -158,7 +159,8 @@ class World:
         seconds = self.random.choice([0.01, 0.5, 3.0, 12.0, 25.0]) * self.random.uniform(0.5, 1.5)
         if roll < 0.1:
             return Agent(seconds, crashes=True)
-        return Agent(seconds, errors=1 if roll < 0.25 else 0)
+        judged = self.random.choice([None, None, 0.1, 5.0, 20.0])
+        return Agent(seconds, errors=1 if roll < 0.25 else 0, judged=judged)
 
     # --- time and the network ---------------------------------------------------------------------------------
 
@@ -447,15 +449,17 @@ class World:
             return
         self.check_contact(worker)
         before = dict(worker.state.sealed)
-        grants, commands = worker.state.receive(seq, reply, self.now)
+        received = worker.state.receive(seq, reply, self.now)
         for attempt, seal in before.items():
             if attempt not in worker.state.sealed:
                 self.dropped[attempt] = (seal.case, seal.outcome, self.faulty(worker))
                 if attempt not in self.store.tables.attempts and not self.failing_over():
                     raise Violation(f"attempt {attempt:#x} was acknowledged before it was durable")
-        for grant in grants:
+        for grant in received.grants:
             self.start(worker, grant)
-        for command in commands:
+        for attempt in received.durable:
+            self.judge(worker, worker.running[attempt])
+        for command in received.commands:
             if command.kind is CommandKind.CANCEL and command.attempt in worker.running:
                 self.seal(worker, command.attempt, Outcome.CANCELLED)
         if worker.outstanding == seq:
@@ -470,8 +474,11 @@ class World:
         self.check_start(worker, grant)
         worker.running[grant.attempt], worker.since[grant.attempt] = grant, self.now
         agent = self.agents[grant.case.ordinal]
-        agent.starts += 1
         attempt = grant.attempt
+        if grant.recorded:
+            self.judge(worker, grant)
+            return
+        agent.starts += 1
 
         def end() -> None:
             if not worker.alive or attempt not in worker.running:
@@ -485,10 +492,27 @@ class World:
             elif agent.errors > 0:
                 agent.errors -= 1
                 self.seal(worker, attempt, Outcome.ERRORED, FailureKind.PROVIDER, "PROVIDER_DOWN")
+            elif agent.judged is not None:
+                worker.state.recorded[attempt] = Recording(attempt, grant.case.ordinal, b"x" * 100)
+                self.flush(worker)
             else:
                 self.seal(worker, attempt, Outcome.COMPLETED)
 
         self.after(agent.seconds, end)
+
+    def judge(self, worker: WorkerProcess, grant: Grant) -> None:
+        """The recording is durable, or was before this attempt: judge it, then seal."""
+        ordinal, tables = grant.case.ordinal, self.store.tables
+        if ordinal not in tables.recordings and ordinal not in tables.settlements and not self.failing_over():
+            raise Violation(f"case {ordinal} was judged before its recording was durable")
+
+        def end() -> None:
+            if not worker.alive or grant.attempt not in worker.running or self.defer(worker, end):
+                return
+            if self.check_contact(worker) is not Contact.LOST:
+                self.seal(worker, grant.attempt, Outcome.COMPLETED)
+
+        self.after(self.agents[ordinal].judged or 0.0, end)
 
     def seal(
         self,
@@ -506,6 +530,9 @@ class World:
                 attempt, grant.case.ordinal, outcome, verdict, EncodedRows(b"x" * 100), kind, code, cost_usd=1.0
             )
         )
+        self.flush(worker)
+
+    def flush(self, worker: WorkerProcess) -> None:
         if not worker.flush_due:
             worker.flush_due = True
             self.after(0.05, lambda: self.exchange(worker))
@@ -657,8 +684,10 @@ class World:
             if any(held.case.ordinal == ordinal for held in other.running.values()):
                 raise Violation(f"case {ordinal} was granted while {other.state.id} may act on it")
         agent = self.agents[ordinal]
-        if grant.case.external and agent.starts > 0:
+        if grant.case.external and agent.starts > 0 and not grant.recorded:
             raise Violation(f"external case {ordinal} was executed again")
+        if ordinal in self.store.tables.recordings and not grant.recorded:
+            raise Violation(f"the agent of case {ordinal} ran again although it was recorded")
         rows = self.store.tables.attempts.values()
         blamed = sum(1 for row in rows if row.case == ordinal and (row.blamed or row.crashed))
         if blamed >= self.policy.crash_limit:

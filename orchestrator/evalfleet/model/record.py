@@ -81,6 +81,18 @@ class LostAttempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Recording:
+    """An attempt whose agent is done and that nothing has judged yet: its case needs no agent any more.
+
+    `body` is its evidence as the store keeps it.
+    """
+
+    attempt: int
+    case: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptWrite:
     """A sealed attempt to commit; `settles` says that it decides its case if none did before."""
 
@@ -122,13 +134,18 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class CommitBatch:
-    """One write transaction of a coordinator: all of it or nothing, under the epoch it was claimed with."""
+    """One write transaction of a coordinator: all of it or nothing, under the epoch it was claimed with.
+
+    `spent_recordings` names cases whose recording an attempt of this batch was judged from, or made worthless.
+    """
 
     attempts: tuple[AttemptWrite, ...] = ()
     lost: tuple[LostAttempt, ...] = ()
     settled: tuple[SettleWithout, ...] = ()
     intents: tuple[Intent, ...] = ()
     closed_intents: tuple[int, ...] = ()
+    recordings: tuple[Recording, ...] = ()
+    spent_recordings: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +171,7 @@ class PendingCase:
 
     `attempts` counts its errored attempts, `crashes` interrupted ones blamed on it and errored ones with code
     WORKER_CRASHED, `lost` the other interrupted ones; `last_attempt` is the latest of all of them. Attempts from
-    before the case was last reopened do not count.
+    before the case was last reopened do not count. `recorded` says that a recording of it waits to be judged.
     """
 
     case: Case
@@ -162,17 +179,19 @@ class PendingCase:
     crashes: int = 0
     lost: int = 0
     last_attempt: int | None = None
+    recorded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class OpenIntent:
-    """An intent of an older epoch that nobody has closed."""
+    """An intent of an older epoch that nobody has closed; `recorded` says that a recording of its case waits."""
 
     attempt: int
     case: int
     worker: str
     kind: IntentKind
     created_at: float
+    recorded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

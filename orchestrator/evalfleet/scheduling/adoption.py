@@ -74,6 +74,7 @@ def _lost_before_claim(state: RunState, intent: OpenIntent) -> None:
     if case is None:
         case = state.cases[intent.case] = OpenCase(intent.case, Phase.UNREAD)
     case.external = case.external or intent.kind is IntentKind.EXTERNAL
+    case.recorded = case.recorded or intent.recorded
     if case.lease is not None or case.phase is Phase.COMMITTING:
         case.lost += 1
         return

@@ -140,7 +140,7 @@ def _replies(state: RunState, now: float) -> list[Decision]:
             continue
         if state.over:
             worker.commands.append(WorkerCommand(CommandKind.STOP))
-        news = worker.acks or worker.grants or worker.commands or worker.epoch_seen < state.epoch
+        news = worker.acks or worker.grants or worker.commands or worker.recorded or worker.epoch_seen < state.epoch
         if news or now - worker.poll_since >= state.policy.hold:
             decisions.append(_reply(state, worker, now))
     return decisions
@@ -148,9 +148,11 @@ def _replies(state: RunState, now: float) -> list[Decision]:
 
 def _reply(state: RunState, worker: WorkerView, now: float) -> Reply:
     assert worker.poll is not None
-    reply = ExchangeReply(state.epoch, tuple(worker.acks), tuple(worker.grants), tuple(worker.commands))
+    reply = ExchangeReply(
+        state.epoch, tuple(worker.acks), tuple(worker.grants), tuple(worker.commands), tuple(worker.recorded)
+    )
     seq, worker.poll, worker.answered_at = worker.poll, None, now
-    worker.acks, worker.grants, worker.commands = [], [], []
+    worker.acks, worker.grants, worker.commands, worker.recorded = [], [], [], []
     return Reply(worker.id, seq, reply)
 
 

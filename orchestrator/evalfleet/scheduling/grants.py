@@ -72,10 +72,11 @@ def _lease(state: RunState, case: OpenCase, worker: WorkerView, now: float) -> N
     state.leased += 1
     arm = case.pending.case.arm
     state.leased_by_arm[arm] = state.leased_by_arm.get(arm, 0) + 1
-    if case.pending.case.external or case.attempts or case.crashes or case.lost:
+    if case.pending.case.external or case.attempts or case.crashes or case.lost or case.recorded:
         # Announced before the act: the grant leaves only after the intent is durable.
         case.phase, case.lease.announced = Phase.ANNOUNCING, True
-        kind = IntentKind.EXTERNAL if case.pending.case.external else IntentKind.LEASE
+        writes = case.pending.case.external and not case.recorded
+        kind = IntentKind.EXTERNAL if writes else IntentKind.LEASE
         state.buffer.intents.append(Intent(identifier, case.ordinal, worker.id, kind))
         return
     hand_over(case, worker)
@@ -85,7 +86,8 @@ def hand_over(case: OpenCase, worker: WorkerView) -> None:
     """Put the grant of a leased case into its worker's next reply."""
     assert case.pending is not None and case.lease is not None
     case.phase, case.lease.isolated = Phase.LEASED, case.crashes > 0
-    worker.grants.append(Grant(case.lease.attempt, case.pending.case, isolated=case.lease.isolated))
+    grant = Grant(case.lease.attempt, case.pending.case, isolated=case.lease.isolated, recorded=case.recorded)
+    worker.grants.append(grant)
 
 
 def announced(state: RunState, intent: Intent, now: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalfleet.scheduling import adoption, grants, settling
+from evalfleet.scheduling import adoption, grants, recordings, settling
 from evalfleet.scheduling.events import Decision, Reply
 from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, WorkerCommand
 from evalfleet.scheduling.state import OpenCase, Phase, RunState, WorkerView
@@ -43,6 +43,8 @@ def _reconcile(state: RunState, worker: WorkerView, request: ExchangeRequest, no
             continue
         if not (state.adopting and adoption.adopt(state, worker, live, now)):
             worker.commands.append(WorkerCommand(CommandKind.CANCEL, live.attempt, "its lease has ended"))
+    for recording in request.recorded:
+        recordings.reported(state, worker, recording)
 
 
 def _grant_never_arrived(state: RunState, case: OpenCase) -> None:

@@ -69,7 +69,7 @@ def after_loss(state: RunState, case: OpenCase, attempt: int, kind: FailureKind,
         case.crashes += 1
     else:
         case.lost += 1
-    if case.external:
+    if case.external and not case.recorded:
         decide_without(state, case, SettleWithout(case.ordinal, Settlement.BLOCKED, code=RECONCILE))
     elif not quarantine(state, case, kind, code):
         grants.make_ready(state, case)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from evalfleet.model.case import Case
-from evalfleet.model.record import SealedAttempt
+from evalfleet.model.record import Recording, SealedAttempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class ExchangeRequest:
     """A worker's whole present state. `seq` rises by one a call; an older list never undoes a newer one.
 
     `want` is the number of free lanes, of `lanes` in all; one is taken until its attempt is acknowledged. `rss` is
-    the worker's memory in bytes, 0 when unknown.
+    the worker's memory in bytes, 0 when unknown. `recorded` holds recordings that are not known to be durable yet.
     """
 
     worker: str
@@ -34,15 +34,19 @@ class ExchangeRequest:
     lanes: int = 1
     rss: int = 0
     draining: bool = False
+    recorded: tuple[Recording, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The right to run one case. `isolated` runs it alone in its own process, since its worker died before."""
+    """The right to run one case. `isolated` runs it alone in its own process, since its worker died before;
+    `recorded` judges the recording that the store has of it, without the agent.
+    """
 
     attempt: int
     case: Case
     isolated: bool = False
+    recorded: bool = False
 
 
 class CommandKind(StrEnum):
@@ -61,9 +65,12 @@ class WorkerCommand:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeReply:
-    """The coordinator's answer; a worker drops a sealed attempt only when it is named in `acks`."""
+    """The coordinator's answer; a worker drops a sealed attempt only when it is named in `acks`, and judges a
+    recorded one only when it is named in `recorded`.
+    """
 
     epoch: int
     acks: tuple[int, ...] = ()
     grants: tuple[Grant, ...] = ()
     commands: tuple[WorkerCommand, ...] = ()
+    recorded: tuple[int, ...] = ()

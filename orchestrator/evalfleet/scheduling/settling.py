@@ -13,7 +13,7 @@ from evalfleet.model.record import (
     SettleWithout,
 )
 from evalfleet.model.verdict import Outcome, RunStatus, Settlement, Verdict
-from evalfleet.scheduling import grants, losses
+from evalfleet.scheduling import grants, losses, recordings
 from evalfleet.scheduling.events import PageRead, StopAsked
 from evalfleet.scheduling.messages import CommandKind, WorkerCommand
 from evalfleet.scheduling.state import OpenCase, Phase, RunState, WorkerView
@@ -38,6 +38,7 @@ def sealed(state: RunState, worker: WorkerView, seal: SealedAttempt, now: float)
     if case.lease is None:
         case.phase = Phase.COMMITTING
     write = AttemptWrite(seal, worker.id, settles=settles(state, case, seal))
+    recordings.spend(state, case, seal)
     state.buffer.attempts[seal.attempt] = write
     state.buffer.size += seal.rows.size
 
@@ -64,6 +65,7 @@ def committed(state: RunState, result: Committed, now: float) -> None:
     batch, state.inflight = state.inflight, None
     if batch is None:
         return
+    recordings.committed(state, batch)
     for write in batch.attempts:
         _attempt_committed(state, write, result, now)
     for lost in batch.lost:
@@ -108,7 +110,7 @@ def _attempt_committed(state: RunState, write: AttemptWrite, result: Committed, 
 
 
 def _retry(state: RunState, case: OpenCase, seal: SealedAttempt, now: float, *, inserted: bool) -> None:
-    if case.external:
+    if case.external and not case.recorded:
         blocked = SettleWithout(case.ordinal, Settlement.BLOCKED, code=losses.RECONCILE)
         losses.decide_without(state, case, blocked)
         return
@@ -232,6 +234,7 @@ def _take_in(state: RunState, pending: PendingCase) -> None:
         case = state.cases[ordinal] = OpenCase(ordinal, Phase.UNREAD)
     case.pending = pending
     case.external = case.external or pending.case.external
+    recordings.read(state, case, pending)
     case.attempts += pending.attempts
     case.crashes += pending.crashes
     case.lost += pending.lost

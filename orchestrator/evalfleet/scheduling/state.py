@@ -20,6 +20,7 @@ from evalfleet.model.record import (
     LostAttempt,
     OpenIntent,
     PendingCase,
+    Recording,
     SettleWithout,
 )
 from evalfleet.scheduling.events import StopAsked
@@ -94,7 +95,7 @@ class Lease:
     """One worker's right to one case. `seq` is the request it answered; no older list may free it.
 
     `granted_at` is on the coordinator's monotonic clock, `wall` in seconds since the epoch. An `isolated` attempt
-    runs in a process of its own, so it can't be what killed its worker.
+    runs in a process of its own, so it can't be what killed its worker. `recorded` says that its recording is durable.
     """
 
     attempt: int
@@ -105,6 +106,7 @@ class Lease:
     wall: float
     announced: bool = False
     isolated: bool = False
+    recorded: bool = False
 
 
 @dataclass(slots=True)
@@ -112,8 +114,8 @@ class OpenCase:
     """An unsettled case in the window. `pending` is None until the page that holds the case was read.
 
     `decided` says that the case is settled while another attempt of it still runs. `external` says that it may
-    write outside, so that it must never be repeated by expiry or by kind. The counts are those of
-    `PendingCase`, plus what happened in this window.
+    write outside, so that it must never be repeated by expiry or by kind. `recorded` says that a durable recording
+    of it waits to be judged. The counts are those of `PendingCase`, plus what happened in this window.
     """
 
     ordinal: int
@@ -127,6 +129,7 @@ class OpenCase:
     last_attempt: int | None = None
     external: bool = False
     decided: bool = False
+    recorded: bool = False
 
 
 @dataclass(slots=True)
@@ -135,8 +138,8 @@ class WorkerView:
 
     `epoch_seen` is the epoch of the last reply it had when it called: only a list that was made after a reply of
     this epoch is surely newer than every earlier grant. `durable` names committed attempts that its last list
-    still held; `announced` names cases whose grants wait for an open poll; `acks`, `grants` and `commands` wait
-    for its next reply.
+    still held; `announced` names cases whose grants wait for an open poll; `acks`, `grants`, `commands` and
+    `recorded` wait for its next reply.
     """
 
     id: str
@@ -160,22 +163,30 @@ class WorkerView:
     acks: list[int] = field(default_factory=list[int])
     grants: list[Grant] = field(default_factory=list[Grant])
     commands: list[WorkerCommand] = field(default_factory=list[WorkerCommand])
+    recorded: list[int] = field(default_factory=list[int])
 
 
 @dataclass(slots=True)
 class Buffer:
-    """What waits for the next commit, in the order it was decided. `taken` names the last batch's attempts."""
+    """What waits for the next commit, in the order it was decided. `taken` names the last batch's attempts.
+
+    `recordings` waits by attempt; `spent` names cases whose recording is to be forgotten.
+    """
 
     attempts: dict[int, AttemptWrite] = field(default_factory=dict[int, AttemptWrite])
     lost: list[LostAttempt] = field(default_factory=list[LostAttempt])
     settled: list[SettleWithout] = field(default_factory=list[SettleWithout])
     intents: list[Intent] = field(default_factory=list[Intent])
     closed: list[int] = field(default_factory=list[int])
+    recordings: dict[int, Recording] = field(default_factory=dict[int, Recording])
+    spent: list[int] = field(default_factory=list[int])
     taken: frozenset[int] = frozenset()
     size: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.attempts or self.lost or self.settled or self.intents or self.closed)
+        return bool(
+            self.attempts or self.lost or self.settled or self.intents or self.closed or self.recordings or self.spent
+        )
 
     def take(self, limit: int) -> CommitBatch:
         """Remove and return at most `limit` sealed attempts and everything else as one batch."""
@@ -189,8 +200,12 @@ class Buffer:
             settled=tuple(self.settled),
             intents=tuple(self.intents),
             closed_intents=tuple(self.closed),
+            recordings=tuple(self.recordings.values()),
+            spent_recordings=tuple(self.spent),
         )
-        self.lost, self.settled, self.intents, self.closed = [], [], [], []
+        self.size -= sum(len(recording.body) for recording in self.recordings.values())
+        self.lost, self.settled, self.intents, self.closed, self.spent = [], [], [], [], []
+        self.recordings = {}
         self.taken = frozenset(write.sealed.attempt for write in chosen)
         return batch
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from evalfleet.model.record import SealedAttempt
+from evalfleet.model.record import Recording, SealedAttempt
 from evalfleet.ports import Clock
 from evalfleet.processes import resident_memory
 from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, Grant, WorkerCommand
@@ -81,6 +81,7 @@ class Worker:
         self._times = times
         self._running: dict[int, Attempt] = {}
         self._lanes: set[asyncio.Task[None]] = set()
+        self._durable: dict[int, asyncio.Future[None]] = {}
         self._news = asyncio.Event()
         self._waiting_since: float | None = None
         self._usual = 0.0
@@ -88,6 +89,17 @@ class Worker:
     def drain(self) -> None:
         """Take nothing more; stop once everything held was handed over."""
         self._state.draining = True
+
+    async def record(self, recording: Recording) -> None:
+        """Have the recording of a running attempt made durable; returns once it is."""
+        durable = self._durable[recording.attempt] = asyncio.get_running_loop().create_future()
+        self._state.recorded[recording.attempt] = recording
+        self._hand_over_soon()
+        try:
+            await durable
+        finally:
+            del self._durable[recording.attempt]
+            self._state.recorded.pop(recording.attempt, None)
 
     async def run(self) -> WorkerEnd:
         """Exchange until the coordinator says stop, is gone for good, or a drain is done; says which it was."""
@@ -116,21 +128,22 @@ class Worker:
             self._news.clear()
 
     async def _converse(self) -> None:
-        """One call: until it is answered, times out, or there are seals and it carries none.
+        """One call: until it is answered, times out, or there is something to hand over and it carries nothing.
 
-        A call that carries seals is answered as soon as they are committed, so those that come meanwhile wait for
-        that and are the next call's: commits as large as the store is slow, and nothing is sent twice.
+        A call that carries something is answered as soon as that is committed, so what comes meanwhile waits for it
+        and is the next call's: commits as large as the store is slow, and nothing is sent twice.
         """
         self._news.clear()
         began = self._clock.monotonic()
         request = self._state.request(began, resident_memory())
-        self._waiting_since = None if len(request.sealed) == len(self._state.sealed) else began
+        carried = len(request.sealed) + len(request.recorded)
+        self._waiting_since = None if carried == len(self._state.sealed) + len(self._state.recorded) else began
         call = asyncio.ensure_future(self._exchange(request))
         call.add_done_callback(lambda _: self._news.set())
         ends_at = began + self._times.hold + 10.0
         while not call.done():
             now = self._clock.monotonic()
-            due = ends_at if request.sealed else min(ends_at, self._due())
+            due = ends_at if carried else min(ends_at, self._due())
             if now >= due:
                 # The call is left behind: its reply is to an older list and would be ignored.
                 call.add_done_callback(_forget)
@@ -149,7 +162,7 @@ class Worker:
         self._take_in(request.seq, reply)
 
     def _due(self) -> float:
-        """When seals that no call has carried are to be sent: at once when half of the lanes wait for it, else soon."""
+        """When what no call has carried is to be sent: at once when half of the lanes wait for it, else soon."""
         if self._waiting_since is None:
             return math.inf
         if len(self._state.live) * 2 <= self._state.lanes:
@@ -157,13 +170,17 @@ class Worker:
         return self._waiting_since + min(self._times.flush, self._times.flush_share * self._usual)
 
     def _take_in(self, seq: int, reply: ExchangeReply) -> None:
-        grants, commands = self._state.receive(seq, reply, self._clock.monotonic())
-        for grant in grants:
+        received = self._state.receive(seq, reply, self._clock.monotonic())
+        for grant in received.grants:
             attempt = self._running[grant.attempt] = self._begin(grant)
             lane = asyncio.get_running_loop().create_task(self._lane(grant.attempt, attempt))
             self._lanes.add(lane)
             lane.add_done_callback(self._lanes.discard)
-        for command in commands:
+        for attempt in received.durable:
+            durable = self._durable[attempt]
+            if not durable.done():
+                durable.set_result(None)
+        for command in received.commands:
             self._obey(command)
 
     async def _lane(self, identifier: int, attempt: Attempt) -> None:
@@ -172,6 +189,9 @@ class Worker:
         self._usual += (self._clock.monotonic() - began - self._usual) / _SMOOTHING
         del self._running[identifier]
         self._state.seal(sealed)
+        self._hand_over_soon()
+
+    def _hand_over_soon(self) -> None:
         if self._waiting_since is None:
             self._waiting_since = self._clock.monotonic()
         self._news.set()

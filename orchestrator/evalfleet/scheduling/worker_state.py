@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from evalfleet.model.record import SealedAttempt
+from evalfleet.model.record import Recording, SealedAttempt
 from evalfleet.scheduling.messages import (
     CommandKind,
     ExchangeReply,
@@ -24,6 +24,15 @@ class Contact(StrEnum):
     LOST = "lost"
 
 
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What a reply asks for: grants to start, commands to carry out, and recordings that may be judged now."""
+
+    grants: tuple[Grant, ...] = ()
+    commands: tuple[WorkerCommand, ...] = ()
+    durable: tuple[int, ...] = ()
+
+
 @dataclass(slots=True)
 class WorkerState:
     """What one worker incarnation holds. Times are on its own monotonic clock.
@@ -33,7 +42,8 @@ class WorkerState:
 
     A lane is taken until its attempt is acknowledged, so that a death never costs more attempts than lanes.
     `live` maps running attempts to their case ordinal; `sealed` keeps every attempt until it is acknowledged.
-    `body_limit` bounds the bytes of sealed attempts in one call; the others are listed as live.
+    `recorded` keeps the recordings of running attempts until they are known to be durable. `body_limit` bounds the
+    bytes of sealed and recorded attempts in one call; the other sealed ones are listed as live.
     """
 
     id: str
@@ -48,6 +58,7 @@ class WorkerState:
     draining: bool = False
     live: dict[int, int] = field(default_factory=dict[int, int])
     sealed: dict[int, SealedAttempt] = field(default_factory=dict[int, SealedAttempt])
+    recorded: dict[int, Recording] = field(default_factory=dict[int, Recording])
 
     @property
     def free_lanes(self) -> int:
@@ -77,16 +88,24 @@ class WorkerState:
             self.lanes,
             rss,
             self.draining,
+            self._carried_recordings(size),
         )
 
-    def receive(self, seq: int, reply: ExchangeReply, now: float) -> tuple[list[Grant], list[WorkerCommand]]:
-        """Take in a reply; one to an older call, of an older epoch or read too late is ignored.
+    def _carried_recordings(self, size: int) -> tuple[Recording, ...]:
+        """The recordings for which a call of `size` bytes has room: at least one when it carries nothing else."""
+        carried: list[Recording] = []
+        for recording in self.recorded.values():
+            size += len(recording.body)
+            if size > self.body_limit and (carried or size > len(recording.body)):
+                break
+            carried.append(recording)
+        return tuple(carried)
 
-        Returns the grants to start and the commands to carry out.
-        """
+    def receive(self, seq: int, reply: ExchangeReply, now: float) -> Received:
+        """Take in a reply; one to an older call, of an older epoch or read too late is ignored."""
         too_late = now - self.sent_at >= self.lease_ttl / 2
         if seq != self.seq or reply.epoch < self.epoch or too_late:
-            return [], []
+            return Received()
         self.epoch = reply.epoch
         self.answered_at = self.sent_at
         for attempt in reply.acks:
@@ -96,11 +115,13 @@ class WorkerState:
             self.live[grant.attempt] = grant.case.ordinal
         if any(command.kind is CommandKind.STOP for command in reply.commands):
             self.stopped = True
-        return fresh, list(reply.commands)
+        durable = tuple(attempt for attempt in reply.recorded if self.recorded.pop(attempt, None) is not None)
+        return Received(tuple(fresh), reply.commands, durable)
 
     def seal(self, sealed: SealedAttempt) -> None:
         """An attempt ended; it is kept until the coordinator acknowledges its commit."""
         self.live.pop(sealed.attempt, None)
+        self.recorded.pop(sealed.attempt, None)
         self.sealed[sealed.attempt] = sealed
 
     def contact(self, now: float) -> Contact:
