@@ -55,6 +55,9 @@ class LaneAttempt:
     def cancel(self, reason: str) -> None:
         self._control.cancel(reason)
 
+    def hold(self, *, back: bool) -> None:
+        self._control.hold(back=back)
+
 
 async def seal(evidence: AttemptEvidence, grant: Grant, encoder: EvidenceEncoder, clock: Clock) -> SealedAttempt:
     """Encode an attempt; evidence that can't be kept makes it errored, never lost."""
@@ -138,6 +141,9 @@ class IsolatedAttempt:
         self._cancelled = self._cancelled or reason
         if self._process is not None:
             self._process.cancel()
+
+    def hold(self, *, back: bool) -> None:
+        """Its sends are out of reach; when the lease is over it is killed."""
 
     def _failed(self, kind: FailureKind, code: str, message: str) -> SealedAttempt:
         failure = AttemptFailure(kind, code, message)

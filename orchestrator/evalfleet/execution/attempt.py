@@ -124,6 +124,7 @@ class _Attempt:
         limit = state.job.attempt_timeout
         state.deadline_at = None if limit is None else began + limit
         state.on_stuck = self._stuck
+        state.control = control
         control.listen(self._cancelled)
         if control.reason is not None:
             self._cancelled()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from evalfleet.execution.recording import Recording
 from evalfleet.execution.threads import AuthorThreads
 from evalfleet.model.case import Case
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
@@ -19,7 +21,7 @@ from evalfleet.ports import Adapter, ArmSettings, Clock, SandboxProvider, Secret
 class AttemptJob:
     """One attempt to run. `row` is the decoded dataset row, None without a dataset; timeouts are in seconds.
 
-    `seed` is stable per case and repetition.
+    `seed` is stable per case and repetition. With a `recording` nothing is sent: its turns are the answers.
     """
 
     run: str
@@ -33,6 +35,7 @@ class AttemptJob:
     attempt_timeout: float | None
     turn_timeout: float | None
     seed: int
+    recording: Recording | None = None
 
     @property
     def folder(self) -> Path:
@@ -76,13 +79,15 @@ class Stage(StrEnum):
 class AttemptControl:
     """A worker's hold on one running attempt: to watch its stage, and to cancel it.
 
-    `started_at` is in seconds since the epoch, None before the attempt began. For the attempt's loop only.
+    `started_at` is in seconds since the epoch, None before the attempt began. While `held` is an event, no new send
+    begins until it is set. For the attempt's loop only.
     """
 
     def __init__(self) -> None:
         self.stage = Stage.PLANNED
         self.started_at: float | None = None
         self.reason: str | None = None
+        self.held: asyncio.Event | None = None
         self._listener: Callable[[], None] | None = None
 
     def cancel(self, reason: str) -> None:
@@ -92,6 +97,14 @@ class AttemptControl:
         self.reason = reason
         if self._listener is not None:
             self._listener()
+
+    def hold(self, *, back: bool) -> None:
+        """Hold new sends back, or let them go: the lease may be over before such a send is."""
+        if back:
+            self.held = self.held or asyncio.Event()
+        elif self.held is not None:
+            self.held.set()
+            self.held = None
 
     def listen(self, listener: Callable[[], None] | None) -> None:
         """Have `listener` called at once when the attempt is cancelled; None ends it."""

@@ -72,6 +72,8 @@ class SessionLine:
         Raises AttemptFailure when no trustworthy turn did; the line is then failed for ever. Raises
         AuthoringError when a send of this line is still in flight.
         """
+        if self._state.control is not None and self._state.control.held is not None:
+            await self._state.clearance()
         self._state.check_open("a send")
         if self._flight is not None:
             raise AuthoringError(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from evalfleet.errors import Acceptance, AttemptFailure, AuthoringError, FailureKind, SendFailure, describe
-from evalfleet.execution.job import AttemptJob, AttemptServices
+from evalfleet.execution.job import AttemptControl, AttemptJob, AttemptServices
 from evalfleet.execution.redact import DIAGNOSTIC_LIMIT, safe
 from evalfleet.execution.signals import AttemptEnded, BodyEnd
 from evalfleet.execution.tracebacks import Place, caller, place_text, traceback_text
@@ -66,6 +66,7 @@ class AttemptState:
         self.broken_off: str | None = None
         self.deadline_at: float | None = None
         self.on_stuck: Callable[[AttemptFailure], None] | None = None
+        self.control: AttemptControl | None = None
         self._sends = 0
         self._rejected = 0
         self._promised: list[tuple[Coroutine[Any, Any, Any], Place]] = []
@@ -85,6 +86,11 @@ class AttemptState:
             raise self.refuse(f"{what} after the test body has ended", "AFTER_THE_END")
         if self._signal is not None:
             raise type(self._signal)
+
+    async def clearance(self) -> None:
+        """Wait while new sends are held back."""
+        while self.control is not None and (held := self.control.held) is not None:
+            await held.wait()
 
     def promise(self, coroutine: C, depth: int = 2) -> C:
         """Watch a coroutine handed to the author, who wrote its call `depth` calls further out.

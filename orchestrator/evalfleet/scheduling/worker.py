@@ -40,6 +40,10 @@ class Attempt(Protocol):
         """Ask the attempt to end as cancelled; `run` still returns."""
         ...
 
+    def hold(self, *, back: bool) -> None:
+        """Hold new sends back, or let them go again."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerTimes:
@@ -85,6 +89,7 @@ class Worker:
         self._news = asyncio.Event()
         self._waiting_since: float | None = None
         self._usual = 0.0
+        self._holding = False
 
     def drain(self) -> None:
         """Take nothing more; stop once everything held was handed over."""
@@ -150,8 +155,7 @@ class Worker:
                 return
             await _wait_for(self._news, min(due - now, self._times.look))
             self._news.clear()
-            if self._state.contact(self._clock.monotonic()) is Contact.LOST:
-                self._cancel_all("the coordinator has not answered for a whole lease time")
+            self._mind_silence()
         try:
             reply = call.result()
         except ConnectionAbortedError:
@@ -182,6 +186,8 @@ class Worker:
                 durable.set_result(None)
         for command in received.commands:
             self._obey(command)
+        if self._holding:
+            self._mind_silence()
 
     async def _lane(self, identifier: int, attempt: Attempt) -> None:
         began = self._clock.monotonic()
@@ -199,6 +205,16 @@ class Worker:
     def _obey(self, command: WorkerCommand) -> None:
         if command.kind is CommandKind.CANCEL and command.attempt in self._running:
             self._running[command.attempt].cancel(command.reason)
+
+    def _mind_silence(self) -> None:
+        """Start nothing that may outlive the leases, and end everything when they may be over."""
+        contact = self._state.contact(self._clock.monotonic())
+        if contact is Contact.LOST:
+            self._cancel_all("the coordinator has not answered for a whole lease time")
+        elif contact is Contact.STALE or self._holding:
+            self._holding = contact is Contact.STALE
+            for attempt in self._running.values():
+                attempt.hold(back=self._holding)
 
     def _cancel_all(self, reason: str) -> None:
         for attempt in self._running.values():

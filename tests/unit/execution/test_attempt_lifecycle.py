@@ -612,3 +612,22 @@ async def test_services_are_shared_by_many_attempts_at_once(make_job: Any, make_
     jobs = [make_job(passes if number % 2 else passes_plain) for number in range(40)]
     results = await asyncio.gather(*(run_attempt(job, services, AttemptControl()) for job in jobs))
     assert {evidence.summary.verdict for evidence in results} == {Verdict.PASSED}
+
+
+async def test_a_send_that_is_held_back_begins_when_it_is_let_go(attempt: Any) -> None:
+    control, adapter = AttemptControl(), FakeAdapter([Turn(reply="sunny")])
+    control.hold(back=True)
+    running = asyncio.ensure_future(attempt(passes, adapter, control=control))
+    await asyncio.sleep(0.05)
+    assert not adapter.sessions and not running.done()
+    control.hold(back=False)
+    assert (await running).summary.verdict is Verdict.PASSED
+
+
+async def test_an_attempt_that_is_held_back_can_be_cancelled(attempt: Any) -> None:
+    control = AttemptControl()
+    control.hold(back=True)
+    running = asyncio.ensure_future(attempt(passes, FakeAdapter([]), control=control))
+    await asyncio.sleep(0)
+    control.cancel("its lease is over")
+    assert (await running).summary.outcome is Outcome.CANCELLED

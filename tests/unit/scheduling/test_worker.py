@@ -13,6 +13,7 @@ from evalfleet.model.verdict import Outcome, Style, Verdict
 from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, Grant, WorkerCommand
 from evalfleet.scheduling.worker import Worker, WorkerEnd, WorkerTimes
 
+PATIENT = WorkerTimes(hold=60.0, flush=60.0, flush_share=1000.0, busy=60.0)
 STOP = ExchangeReply(1, commands=(WorkerCommand(CommandKind.STOP),))
 
 
@@ -22,6 +23,7 @@ class Desk:
     def __init__(self) -> None:
         self.calls: asyncio.Queue[tuple[ExchangeRequest, asyncio.Future[ExchangeReply]]] = asyncio.Queue()
         self.ended = defaultdict[int, asyncio.Event](asyncio.Event)
+        self.holds: asyncio.Queue[bool] = asyncio.Queue()
 
     async def exchange(self, request: ExchangeRequest) -> ExchangeReply:
         reply = asyncio.get_running_loop().create_future()
@@ -29,7 +31,7 @@ class Desk:
         return await reply
 
     def begin(self, grant: Grant) -> Attempt:
-        return Attempt(grant, self.ended[grant.attempt])
+        return Attempt(grant, self.ended[grant.attempt], self.holds)
 
     def end(self, *attempts: int) -> None:
         for attempt in attempts:
@@ -37,7 +39,8 @@ class Desk:
 
 
 class Attempt:
-    def __init__(self, grant: Grant, ended: asyncio.Event) -> None:
+    def __init__(self, grant: Grant, ended: asyncio.Event, told: asyncio.Queue[bool]) -> None:
+        self._told = told
         self._grant = grant
         self._ended = ended
 
@@ -53,6 +56,9 @@ class Attempt:
 
     def cancel(self, reason: str) -> None:
         self._ended.set()
+
+    def hold(self, *, back: bool) -> None:
+        self._told.put_nowait(back)
 
 
 def grants(*attempts: int) -> tuple[Grant, ...]:
@@ -72,12 +78,11 @@ def _case(ordinal: int) -> Case:
     )
 
 
-def played(lanes: int, play: Callable[[Desk], Awaitable[None]]) -> WorkerEnd:
+def played(lanes: int, play: Callable[[Desk], Awaitable[None]], times: WorkerTimes = PATIENT) -> WorkerEnd:
     """Let a worker run against a desk; waits long where it may wait, so that only what is at once happens at once."""
 
     async def run() -> WorkerEnd:
         desk = Desk()
-        times = WorkerTimes(hold=60.0, flush=60.0, flush_share=1000.0, busy=60.0)
         worker = Worker("w", lanes, desk.exchange, desk.begin, SystemClock(), times)
         playing = asyncio.create_task(worker.run())
         await asyncio.wait_for(asyncio.ensure_future(play(desk)), 30)
@@ -136,3 +141,22 @@ def test_an_unacknowledged_seal_is_carried_again() -> None:
         reply.set_result(STOP)
 
     assert played(2, play) is WorkerEnd.STOPPED
+
+
+def test_a_silent_coordinator_holds_new_sends_back_and_an_answer_lets_them_go() -> None:
+    async def play(desk: Desk) -> None:
+        _, reply = await desk.calls.get()
+        reply.set_result(ExchangeReply(1, grants=grants(1)))
+        _, reply = await desk.calls.get()
+        assert await desk.holds.get() is True
+        # That call took too long for its reply to count: only the answer to the next one tells that all is well.
+        reply.set_result(ExchangeReply(1))
+        _, reply = await desk.calls.get()
+        reply.set_result(ExchangeReply(1))
+        _, reply = await desk.calls.get()
+        while await desk.holds.get():
+            pass
+        reply.set_result(STOP)
+
+    times = WorkerTimes(hold=60.0, flush=0.0, busy=60.0, look=0.05, lease_ttl=4.0)
+    assert played(2, play, times) is WorkerEnd.STOPPED
