@@ -56,6 +56,7 @@ PURE = (
     f"{ENGINE}/assertions/*",
     f"{ENGINE}/grading/fold.py",
     f"{ENGINE}/grading/explain.py",
+    *(f"{ENGINE}/grading/judge_{name}.py" for name in ("prompts", "reply", "votes")),
     f"{ENGINE}/reports/*",
     *(
         f"{ENGINE}/planning/{name}.py"
