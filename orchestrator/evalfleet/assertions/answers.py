@@ -10,11 +10,10 @@ from typing import Any
 
 from evalfleet.assertions.match import decided
 from evalfleet.assertions.snapshot import snapshot
-from evalfleet.assertions.tools import Candidate, Quantifier, ordered, tally
+from evalfleet.assertions.tools import KEPT, Candidate, Quantifier, ordered, tally
 from evalfleet.model.assertion import AssertionResult, Result
 
 _SHOWN = 16  # names of operations or events kept in a row's `actual`
-_KEPT = 8  # candidates whose conditions are kept as children
 _DEFINITE = frozenset({Result.MATCHED})
 _POSSIBLE = frozenset({Result.MATCHED, Result.UNAVAILABLE})
 
@@ -52,17 +51,18 @@ def counted(
     )
 
 
-def in_order(rows: Sequence[Sequence[Candidate]], reason: str | None, seen: Sequence[str]) -> AssertionResult:
-    """One row of candidates a matcher. A subsequence of definite matches holds; one that only might exist does not
-    count either way.
+def in_order(
+    rows: Sequence[Sequence[tuple[int, Candidate]]], reason: str | None, seen: Sequence[str]
+) -> AssertionResult:
+    """One row of placed candidates a matcher. A subsequence of definite matches holds; one that only might exist does
+    not count either way.
     """
-    counts = tally(candidate for row in rows for candidate in row)
-    results = [[candidate.result for candidate in row] for row in rows]
+    counts = tally(candidate for row in rows for _, candidate in row)
     if counts.error is not None:
         result, why = Result.ERRORED, counts.error
-    elif ordered(results, _DEFINITE):
+    elif ordered(rows, _DEFINITE):
         result, why = Result.MATCHED, None
-    elif reason is not None or ordered(results, _POSSIBLE):
+    elif reason is not None or ordered(rows, _POSSIBLE):
         result, why = Result.UNAVAILABLE, reason or counts.reason
     else:
         result, why = Result.MISMATCHED, None
@@ -73,7 +73,7 @@ def _witnesses(candidates: Sequence[Candidate]) -> tuple[AssertionResult, ...]:
     """The conditions of a few candidates, those that matched first."""
     telling = [candidate for candidate in candidates if candidate.evaluations]
     telling.sort(key=lambda candidate: candidate.result is not Result.MATCHED)
-    return tuple(outcome for candidate in telling[:_KEPT] for outcome in candidate.evaluations)
+    return tuple(outcome for candidate in telling[:KEPT] for outcome in candidate.evaluations)
 
 
 def shown(names: Sequence[str]) -> list[Any]:

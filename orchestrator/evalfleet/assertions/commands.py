@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
-from evalfleet.assertions.evidence import Occurrence
+from evalfleet.assertions.event_index import Occurrence
 from evalfleet.assertions.match import kleene_and, kleene_or
 from evalfleet.assertions.shell_words import Command, commands_of_argv, commands_of_text
 from evalfleet.assertions.tools import (

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeAlias
 from evalfleet.assertions.answers import bounded, counted, in_order, positive, shown
 from evalfleet.assertions.arguments import require_limit, require_match, require_order
 from evalfleet.assertions.covered import unwrap
-from evalfleet.assertions.evidence import NOT_STARTED, Occurrence, ScopeEvidence, coverage_reason, gap, occurrences
+from evalfleet.assertions.evidence import NOT_STARTED, ScopeEvidence, coverage_reason, gap
 from evalfleet.assertions.match import Match, decided, evaluate_now, kleene_or, require_boolean
 from evalfleet.assertions.snapshot import snapshot
 from evalfleet.assertions.texts import includes
@@ -73,7 +73,8 @@ class MessageIncludes:
 
     def evaluate(self, scope: ScopeEvidence) -> AssertionResult:
         match, reason = self.match, gap(scope, self.channel)
-        outcomes = [evaluate_now(match, turn.reply) for turn in scope.turns]
+        replies = scope.seen.replies
+        outcomes = [evaluate_now(match, reply) for reply in replies]
         if reason is not None:
             outcomes = [match.under_gap(outcome, reason) for outcome in outcomes]
         result = kleene_or(outcome.result for outcome in outcomes)
@@ -84,7 +85,7 @@ class MessageIncludes:
             result=result,
             reason=said if result in (Result.UNAVAILABLE, Result.ERRORED) else None,
             expected=snapshot(match.describe()),
-            actual=snapshot([turn.reply for turn in scope.turns[-_REPLIES:]]),
+            actual=snapshot(replies[-_REPLIES:]),
         )
 
 
@@ -136,10 +137,9 @@ class ToolOrder:
         return {"criterion": "tool_order", "tools": [match.describe() for match in self.matches]}
 
     def evaluate(self, scope: ScopeEvidence) -> AssertionResult:
-        found, reason = _operations(scope)
-        unpaired = gap(scope, self.channel)
-        rows = [[match.candidate(each, unpaired) for each in found] for match in self.matches]
-        return in_order(rows, reason, seen=[each.name for each in found])
+        seen, unpaired = scope.seen, gap(scope, self.channel)
+        rows = [match.survey(seen, unpaired) for match in self.matches]
+        return in_order(rows, _operations_gap(scope), seen.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +182,8 @@ class NoFailedActions:
         return {"criterion": "no_failed_actions"}
 
     def evaluate(self, scope: ScopeEvidence) -> AssertionResult:
-        finished = [event for turn in scope.turns for event in turn.events if isinstance(event, OperationFinished)]
-        failed = sum(event.status is OperationStatus.FAILED for event in finished)
+        finished = [event for _, event in scope.seen.by_type.get(OperationFinished.type, ())]
+        failed = sum(getattr(event, "status", None) is OperationStatus.FAILED for event in finished)
         return bounded(failed, 0, gap(scope, self.channel), actual={"failed": failed, "finished": len(finished)})
 
 
@@ -235,9 +235,9 @@ class EventOrder:
         return {"criterion": "event_order", "events": [match.describe() for match in self.matches]}
 
     def evaluate(self, scope: ScopeEvidence) -> AssertionResult:
-        events = [event for turn in scope.turns for event in turn.events]
-        rows = [[match.candidate(event) for event in events] for match in self.matches]
-        return in_order(rows, gap(scope, self.channel), seen=[event.type for event in events])
+        seen = scope.seen
+        rows = [match.survey(seen) for match in self.matches]
+        return in_order(rows, gap(scope, self.channel), seen.types)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,29 +334,26 @@ async def check_value(value: Any, match: Match) -> AssertionResult:
     return match.under_gap(outcome, coverage_reason(channel, entry))
 
 
-def _operations(scope: ScopeEvidence) -> tuple[tuple[Occurrence, ...], str | None]:
-    found, orphans = occurrences(scope)
-    reason = gap(scope, Channel.ACTIONS) or (f"evidence:orphan-finishes={orphans}" if orphans else None)
-    return found, reason
+def _operations_gap(scope: ScopeEvidence) -> str | None:
+    """Why there may be more operations than are known."""
+    orphans = scope.seen.orphans
+    return gap(scope, Channel.ACTIONS) or (f"evidence:orphan-finishes={orphans}" if orphans else None)
 
 
 def _count_operations(scope: ScopeEvidence, match: OperationMatch, wanted: Quantifier) -> AssertionResult:
-    found, reason = _operations(scope)
-    unpaired = gap(scope, Channel.ACTIONS)
-    candidates = [match.candidate(each, unpaired) for each in found]
-    return counted(candidates, wanted, reason, [each.name for each in found])
+    candidates = [candidate for _, candidate in match.survey(scope.seen, gap(scope, Channel.ACTIONS))]
+    return counted(candidates, wanted, _operations_gap(scope), scope.seen.names)
 
 
 def _count_events(scope: ScopeEvidence, match: EventMatch, wanted: Quantifier) -> AssertionResult:
-    events = [event for turn in scope.turns for event in turn.events]
-    candidates = [match.candidate(event) for event in events]
-    return counted(candidates, wanted, gap(scope, Channel.EVENTS), [event.type for event in events])
+    candidates = [candidate for _, candidate in match.survey(scope.seen)]
+    return counted(candidates, wanted, gap(scope, Channel.EVENTS), scope.seen.types)
 
 
 def _bound_tools(scope: ScopeEvidence, limit: int) -> AssertionResult:
-    found, reason = _operations(scope)
-    names = [each.name for each in found if each.kind is OperationKind.TOOL]
-    return bounded(len(names), limit, reason, actual={"calls": len(names), "seen": shown(names)})
+    names = [each.name for each in scope.seen.operations if each.kind is OperationKind.TOOL]
+    actual = {"calls": len(names), "seen": shown(names)}
+    return bounded(len(names), limit, _operations_gap(scope), actual=actual)
 
 
 def _status_seen(scope: ScopeEvidence) -> dict[str, Any]:

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from evalfleet.assertions.covered import CoveredStr, CoveredValue, covered, plain, unwrap
+from evalfleet.assertions.event_index import EventIndex
 from evalfleet.model.assertion import ScopeKind
 from evalfleet.model.coverage import Channel, Coverage, CoverageEntry, partial, worst
-from evalfleet.model.events import (
-    MISSING,
-    InputRequested,
-    OperationFinished,
-    OperationKind,
-    OperationStarted,
-    OperationStatus,
-)
+from evalfleet.model.events import InputRequested
 from evalfleet.model.turn import TurnRecord, TurnStatus
 
 __all__ = [
     "CoveredStr",
     "CoveredValue",
-    "Occurrence",
     "ScopeEvidence",
     "coverage_reason",
     "covered",
     "gap",
-    "occurrences",
     "plain",
     "scope_of",
     "unwrap",
@@ -45,7 +35,7 @@ class ScopeEvidence:
 
     `turns` in the order they were started; `coverage` the worst of them, every channel at best partial while a
     send is in flight; `status` one of not-started, waiting, failed, truncated, completed; `pending_requests`
-    counts input requests that nobody has answered.
+    counts input requests that nobody has answered; `seen` is what its events say, read once.
     """
 
     kind: ScopeKind
@@ -53,28 +43,16 @@ class ScopeEvidence:
     coverage: Coverage
     status: str
     pending_requests: int
+    seen: EventIndex
 
 
-@dataclass(frozen=True, slots=True)
-class Occurrence:
-    """One tool call or sub-agent run, paired from its start and its finish.
+def scope_of(
+    kind: ScopeKind, turns: Sequence[TurnRecord], in_flight: bool, others: Sequence[TurnRecord] = ()
+) -> ScopeEvidence:
+    """Freeze `turns` as the evidence of a scope; `in_flight` while a send of that scope is running.
 
-    `status` is pending without a finish. `input` is the text as received when it could not be parsed;
-    `input` and `output` are MISSING when nobody reported them. `turn` is the sequence number of its start.
+    `others` are the attempt's turns, in an earlier one of which an operation may have started that finishes here.
     """
-
-    operation_id: str
-    name: str
-    kind: OperationKind
-    tool: str | None
-    input: Any
-    output: Any
-    status: OperationStatus
-    turn: int
-
-
-def scope_of(kind: ScopeKind, turns: Sequence[TurnRecord], in_flight: bool) -> ScopeEvidence:
-    """Freeze `turns` as the evidence of a scope; `in_flight` while a send of that scope is running."""
     distinct = {id(turn.coverage): turn.coverage for turn in turns}
     coverage = worst(distinct.values())
     for turn in turns:
@@ -91,6 +69,7 @@ def scope_of(kind: ScopeKind, turns: Sequence[TurnRecord], in_flight: bool) -> S
         coverage=coverage,
         status=TurnStatus.WAITING.value if in_flight else _status(list(sessions.values())),
         pending_requests=sum(_pending(session[-1]) for session in sessions.values()),
+        seen=EventIndex(tuple(turns), others),
     )
 
 
@@ -103,44 +82,6 @@ def gap(scope: ScopeEvidence, channel: Channel) -> str | None:
 def coverage_reason(channel: Channel, entry: CoverageEntry) -> str:
     """The machine-readable reason of a channel that is not complete: `coverage:actions=partial (…)`."""
     return f"coverage:{channel.value}={entry.state.value} ({entry.reason})"
-
-
-def occurrences(scope: ScopeEvidence) -> tuple[tuple[Occurrence, ...], int]:
-    """The operations of the scope in order of their start, and how many finishes had no start.
-
-    Pairs by session, kind and id, in order: an id used again after its finish is a new operation.
-    """
-    found: list[Occurrence] = []
-    open_at: dict[tuple[int, OperationKind, str], deque[int]] = {}
-    orphans = 0
-    for turn in scope.turns:
-        for event in turn.events:
-            if isinstance(event, OperationStarted):
-                key = (turn.session, event.kind, event.operation_id)
-                open_at.setdefault(key, deque()).append(len(found))
-                found.append(_started(event, turn.sequence))
-            elif isinstance(event, OperationFinished):
-                waiting = open_at.get((turn.session, event.kind, event.operation_id))
-                if not waiting:
-                    orphans += 1
-                    continue
-                position = waiting.popleft()
-                found[position] = replace(found[position], output=event.output, status=event.status)
-    return tuple(found), orphans
-
-
-def _started(event: OperationStarted, turn: int) -> Occurrence:
-    received = event.raw_input if event.input is MISSING and event.raw_input is not None else event.input
-    return Occurrence(
-        operation_id=event.operation_id,
-        name=event.name,
-        kind=event.kind,
-        tool=event.tool,
-        input=received,
-        output=MISSING,
-        status=OperationStatus.PENDING,
-        turn=turn,
-    )
 
 
 def _lost(failure: str) -> dict[Channel, CoverageEntry]:

@@ -48,6 +48,13 @@ class JsonMatch(Match):
     def describe(self) -> Any:
         return {"match": "json_match", "pattern": _picture(self.pattern)}
 
+    @property
+    def is_quick(self) -> bool:
+        return all(match.is_quick for match in self.nested)
+
+    def quick(self, value: Any) -> bool:
+        return _fits(self.pattern, value)
+
     def judge(self, value: Any) -> Evaluation:
         walk = _Walk()
         _compare(self.pattern, value, None, walk)
@@ -116,6 +123,24 @@ def _compare(pattern: Any, value: Any, place: Place, walk: _Walk) -> None:
         _compare_array(cast("list[Any]", pattern), value, place, walk)
     elif value is MISSING or not equal_leaves(pattern, value):
         walk.differs(place)
+
+
+def _fits(pattern: Any, value: Any) -> bool:
+    """What `_compare` would find, at the first difference."""
+    if isinstance(pattern, Match):
+        return pattern.quick(value)
+    if isinstance(pattern, dict):
+        if not isinstance(value, Mapping):
+            return False
+        found = cast("Mapping[Any, Any]", value)
+        return all(_fits(item, found.get(key, MISSING)) for key, item in cast("dict[str, Any]", pattern).items())
+    if isinstance(pattern, list):
+        wanted = cast("list[Any]", pattern)
+        if not isinstance(value, (list, tuple)):
+            return False
+        items = cast("list[Any]", value)
+        return len(wanted) == len(items) and all(map(_fits, wanted, items))
+    return value is not MISSING and equal_leaves(pattern, value)
 
 
 def _compare_array(pattern: list[Any], value: Any, place: Place, walk: _Walk) -> None:

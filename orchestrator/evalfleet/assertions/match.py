@@ -50,9 +50,18 @@ class Match(ABC):
     def is_async(self) -> bool:
         return False
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether `quick` may be asked; then matching neither fails nor calls what an author wrote."""
+        return False
+
     @abstractmethod
     def describe(self) -> Any:
         """The criterion as a JSON value."""
+
+    def quick(self, value: Any) -> bool:
+        """Whether it matches, without pictures: for the many candidates of which only a few are shown."""
+        raise NotImplementedError
 
     @abstractmethod
     def judge(self, value: Any) -> Evaluation:
@@ -222,6 +231,14 @@ class Composite(Match):
     @property
     def is_async(self) -> bool:
         return any(part.is_async for part in self.parts)
+
+    @property
+    def is_quick(self) -> bool:
+        return all(part.is_quick for part in self.parts)
+
+    def quick(self, value: Any) -> bool:
+        held = [part.quick(value) for part in self.parts]
+        return not held[0] if self.mode is Mode.NOT else all(held) if self.mode is Mode.ALL else any(held)
 
     def describe(self) -> Any:
         return {"match": self.mode.value, "parts": [part.describe() for part in self.parts]}

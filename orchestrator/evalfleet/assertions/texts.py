@@ -31,6 +31,13 @@ class Includes(Match):
     def describe(self) -> Any:
         return {"match": "includes", "text": snapshot(self.text), "ignore_case": self.ignore_case}
 
+    @property
+    def is_quick(self) -> bool:
+        return True
+
+    def quick(self, value: Any) -> bool:
+        return isinstance(value, str) and _holds(self.text, value, self.ignore_case)
+
     def judge(self, value: Any) -> Evaluation:
         if not isinstance(value, str):
             return wrong_type(value, expected=self.text)
@@ -48,6 +55,13 @@ class Excludes(Match):
 
     def describe(self) -> Any:
         return {"match": "excludes", "text": snapshot(self.text), "ignore_case": self.ignore_case}
+
+    @property
+    def is_quick(self) -> bool:
+        return True
+
+    def quick(self, value: Any) -> bool:
+        return isinstance(value, str) and not _holds(self.text, value, self.ignore_case)
 
     def judge(self, value: Any) -> Evaluation:
         if not isinstance(value, str):
@@ -72,6 +86,13 @@ class Pattern(Match):
 
     def describe(self) -> Any:
         return {"match": "pattern", "expression": snapshot(self.expression)}
+
+    @property
+    def is_quick(self) -> bool:
+        return True
+
+    def quick(self, value: Any) -> bool:
+        return isinstance(value, str) and searches(self.compiled, value)
 
     def judge(self, value: Any) -> Evaluation:
         if not isinstance(value, str):

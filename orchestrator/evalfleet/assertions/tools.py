@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
-from evalfleet.assertions.evidence import Occurrence
+from evalfleet.assertions.event_index import EventIndex, Occurrence
 from evalfleet.assertions.json_match import as_match
 from evalfleet.assertions.match import Match, as_part, evaluate_now, kleene_and
 from evalfleet.errors import AuthoringError
@@ -60,6 +60,31 @@ class Candidate:
 MATCH = Candidate(Result.MATCHED)
 MISMATCH = Candidate(Result.MISMATCHED)
 
+#: Candidates of each answer whose conditions are kept as a row's children.
+KEPT = 8
+
+Item = TypeVar("Item")
+
+
+def surveyed(
+    placed: Iterable[tuple[int, Item]],
+    glance: Callable[[Item], bool | None] | None,
+    candidate: Callable[[Item], Candidate],
+) -> list[tuple[int, Candidate]]:
+    """What each item says. `glance` decides without pictures where it can; `candidate` does for the few to be shown."""
+    told: list[tuple[int, Candidate]] = []
+    left = {True: KEPT, False: KEPT}
+    for at, item in placed:
+        holds = None if glance is None else glance(item)
+        if holds is None or left[holds]:
+            found = candidate(item)
+            if holds is not None and found.evaluations:
+                left[holds] -= 1
+        else:
+            found = MATCH if holds else MISMATCH
+        told.append((at, found))
+    return told
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantified:
@@ -109,6 +134,10 @@ class OperationMatch(Quantified, ABC):
     def candidate(self, found: Occurrence, gap: str | None) -> Candidate:
         """What `found` says, where `gap` is why its finish may have been lost (None: nothing was lost)."""
 
+    def survey(self, seen: EventIndex, gap: str | None) -> list[tuple[int, Candidate]]:
+        """What the operations that may match say, with their positions; all others surely don't match."""
+        return surveyed(seen.placed, None, lambda found: self.candidate(found, gap))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolMatch(OperationMatch):
@@ -147,6 +176,21 @@ class ToolMatch(OperationMatch):
             _material(self.output, found.output, "evidence:operation-output-missing"),
         )
         return conjunction(conditions)
+
+    def survey(self, seen: EventIndex, gap: str | None) -> list[tuple[int, Candidate]]:
+        named = isinstance(self.name, str)
+        is_quick = named and all(match is None or match.is_quick for match in (self.input, self.output))
+        placed = seen.by_name.get(self.name, ()) if isinstance(self.name, str) else seen.placed
+        return surveyed(placed, self._holds if is_quick else None, lambda found: self.candidate(found, gap))
+
+    def _holds(self, found: Occurrence) -> bool | None:
+        """Whether an operation of that name matches; None where it takes a closer look."""
+        if self.status is not None and found.status is not self.status:
+            return None
+        for match, value in ((self.input, found.input), (self.output, found.output)):
+            if match is not None and (value is MISSING or not match.quick(value)):
+                return None if value is MISSING else False
+        return found.kind is self.kind or None
 
     def _named(self, found: Occurrence) -> Candidate:
         if self.name is None:
@@ -225,6 +269,19 @@ class EventMatch(Quantified):
         conditions = {name: match.describe() for name, match in self.fields}
         return {"type": self.type, **({"fields": conditions} if conditions else {}), "count": self.wanted.describe()}
 
+    def survey(self, seen: EventIndex) -> list[tuple[int, Candidate]]:
+        """What the events of this type say, with their positions."""
+        is_quick = all(match.is_quick for _, match in self.fields)
+        return surveyed(seen.by_type.get(self.type, ()), self._holds if is_quick else None, self.candidate)
+
+    def _holds(self, event: Event) -> bool | None:
+        """Whether an event of this type matches; None where it takes a closer look."""
+        for name, match in self.fields:
+            value = _field(event, name)
+            if value is MISSING or not match.quick(value):
+                return None if value is MISSING else False
+        return True
+
     def candidate(self, event: Event) -> Candidate:
         """What `event` says; a field nobody reported can't be decided."""
         if event.type != self.type:
@@ -267,6 +324,9 @@ def _material(match: Match | None, value: Any, missing: str) -> Candidate:
 
 def conjunction(conditions: Sequence[Candidate]) -> Candidate:
     """All conditions together, by Kleene."""
+    told = [condition for condition in conditions if condition is not MATCH]
+    if len(told) < 2:
+        return told[0] if told else MATCH
     result = kleene_and(condition.result for condition in conditions)
     reason = next((condition.reason for condition in conditions if condition.result is result), None)
     kept = tuple(outcome for condition in conditions for outcome in condition.evaluations)
@@ -297,16 +357,18 @@ def tally(candidates: Iterable[Candidate]) -> Tally:
     return Tally(matched, undecided, reason, error)
 
 
-def ordered(rows: Sequence[Sequence[Result]], allowed: frozenset[Result]) -> bool:
+def ordered(rows: Sequence[Sequence[tuple[int, Candidate]]], allowed: frozenset[Result]) -> bool:
     """Whether distinct candidates in order satisfy the matchers in order.
 
-    `rows[i][j]` is what matcher i says of candidate j; `allowed` are the results that count as a step.
+    A row holds what one matcher says of the candidates that it speaks about, each with its position; `allowed` are
+    the results that count as a step.
     """
-    cursor = 0
+    reached = -1
     for row in rows:
-        cursor = next((at + 1 for at in range(cursor, len(row)) if row[at] in allowed), -1)
-        if cursor < 0:
+        step = next((at for at, candidate in row if at > reached and candidate.result in allowed), None)
+        if step is None:
             return False
+        reached = step
     return True
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from evalfleet.assertions.equality import first_difference, frozen
+from evalfleet.assertions.equality import equal_leaves, first_difference, frozen
 from evalfleet.assertions.match import Evaluation, Match, decided, wrong_type
 from evalfleet.assertions.snapshot import snapshot
 from evalfleet.errors import AuthoringError
@@ -22,6 +22,13 @@ class Equals(Match):
 
     def describe(self) -> Any:
         return {"match": "equals", "expected": snapshot(self.expected)}
+
+    @property
+    def is_quick(self) -> bool:
+        return isinstance(self.expected, (str, int, float)) or self.expected is None
+
+    def quick(self, value: Any) -> bool:
+        return equal_leaves(self.expected, value)
 
     def judge(self, value: Any) -> Evaluation:
         where = first_difference(self.expected, value)
@@ -92,8 +99,15 @@ class IsDefined(Match):
     def describe(self) -> Any:
         return {"match": "is_defined"}
 
+    @property
+    def is_quick(self) -> bool:
+        return True
+
+    def quick(self, value: Any) -> bool:
+        return value is not None and value is not MISSING
+
     def judge(self, value: Any) -> Evaluation:
-        return decided(value is not None and value is not MISSING, expected="a value", actual=value)
+        return decided(self.quick(value), expected="a value", actual=value)
 
 
 def is_defined() -> Match:
@@ -107,6 +121,13 @@ class Is(Match):
 
     def describe(self) -> Any:
         return {"match": "is_true" if self.truth else "is_false"}
+
+    @property
+    def is_quick(self) -> bool:
+        return True
+
+    def quick(self, value: Any) -> bool:
+        return value is self.truth
 
     def judge(self, value: Any) -> Evaluation:
         if not isinstance(value, bool):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalfleet.assertions.criteria import Check, Criterion, check_value, evaluate
-from evalfleet.assertions.evidence import scope_of
+from evalfleet.assertions.evidence import ScopeEvidence, scope_of
 from evalfleet.assertions.match import EVALUATOR_ERROR, on_broken
 from evalfleet.errors import AttemptFailure
 from evalfleet.execution.input_requests import RequestFilter
@@ -19,6 +19,7 @@ from evalfleet.execution.plain_assert import PlainAssert
 from evalfleet.execution.signals import BodyStopped
 from evalfleet.execution.state import AttemptState
 from evalfleet.execution.tracebacks import Place, caller, place_text
+from evalfleet.execution.unrecorded import NOT_RECORDED, NotRecorded, Unrecorded
 from evalfleet.grading.fold import ASSERT, judge_row
 from evalfleet.model.assertion import AssertionPolicy, AssertionResult, AssertionRow, Result, ScopeKind
 from evalfleet.model.events import InputRequested
@@ -32,15 +33,21 @@ GROUPS: ContextVar[tuple[str, ...]] = ContextVar("evalfleet_groups", default=())
 
 _DEFAULT_POLICY = AssertionPolicy()
 
+_SCOPES_KEPT = 8  # read scopes that are held for the assertions to come
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a scoped assertion looks at, frozen at the call: the turns so far, and whether more are on the way."""
+    """What a scoped assertion looks at, frozen at the call: the turns so far, and whether more are on the way.
+
+    `others` are the attempt's turns, also later ones, of which a turn's scope needs those before it.
+    """
 
     kind: ScopeKind
     label: str
     turns: tuple[TurnRecord, ...]
     in_flight: bool
+    others: Sequence[TurnRecord] = ()
 
 
 @dataclass(slots=True)
@@ -91,6 +98,7 @@ class Ledger:
         self.state = state
         self.entries: list[Entry] = []
         self._settled = 0
+        self._scopes: dict[tuple[str, int, bool], ScopeEvidence] = {}
         self._settling: asyncio.Lock | None = None
 
     def register(self, name: str, criterion: Criterion, subject: Any) -> Entry:
@@ -168,12 +176,16 @@ class Ledger:
     async def _evaluate(self, entry: Entry) -> AssertionResult:
         criterion, subject = entry.criterion, entry.subject
         try:
+            if isinstance(subject, Unrecorded):
+                raise NotRecorded
             if isinstance(criterion, Check):
                 return await check_value(subject, criterion.match)
             if criterion is not None:
-                return evaluate(criterion, scope_of(subject.kind, subject.turns, subject.in_flight))
+                return evaluate(criterion, self._scope(subject))
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
+        except NotRecorded:
+            return AssertionResult(result=Result.UNAVAILABLE, reason=NOT_RECORDED)
         except AttemptFailure as failure:
             self.state.fail(failure, failure)
             return AssertionResult(result=Result.ERRORED, reason=f"{EVALUATOR_ERROR}{failure.code}")
@@ -181,6 +193,16 @@ class Ledger:
             self.state.note_error(error)
             return AssertionResult(result=Result.ERRORED, reason=f"{EVALUATOR_ERROR}{type(error).__name__}")
         return AssertionResult(result=Result.ERRORED, reason=f"{EVALUATOR_ERROR}nothing-to-evaluate")
+
+    def _scope(self, seen: Snapshot) -> ScopeEvidence:
+        """The evidence of a snapshot, read once for the assertions that share it, which mostly stand together."""
+        key = (seen.label, len(seen.turns), seen.in_flight)
+        scope = self._scopes.get(key)
+        if scope is None:
+            if len(self._scopes) >= _SCOPES_KEPT:
+                self._scopes.clear()
+            scope = self._scopes[key] = scope_of(seen.kind, seen.turns, seen.in_flight, seen.others)
+        return scope
 
     def _row(self, index: int, entry: Entry) -> AssertionRow:
         outcome = entry.outcome or AssertionResult(result=Result.UNAVAILABLE, reason="not-evaluated")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from evalfleet.assertions.evidence import CoveredStr, CoveredValue, Occurrence, covered, occurrences, scope_of
+from evalfleet.assertions.covered import CoveredStr, CoveredValue, covered
+from evalfleet.assertions.event_index import EventIndex, Occurrence
 from evalfleet.execution.ledger import Snapshot
 from evalfleet.execution.scoped import Author, H, Scoped
 from evalfleet.model.assertion import ScopeKind
@@ -58,11 +59,12 @@ class TurnHandle(Scoped[H]):
     @property
     def tool_calls(self) -> tuple[Occurrence, ...]:
         """The operations of this turn, each paired with its finish, in the order of their starts."""
-        return occurrences(scope_of(ScopeKind.TURN, (self._record,), False))[0]
+        return EventIndex((self._record,), self.author.state.turns).operations
 
     def _snapshot(self) -> Snapshot:
         record = self._record
-        return Snapshot(ScopeKind.TURN, f"turn/{record.session}/{record.index}", (record,), False)
+        label = f"turn/{record.session}/{record.index}"
+        return Snapshot(ScopeKind.TURN, label, (record,), False, self.author.state.turns)
 
 
 def read_reply(record: TurnRecord) -> CoveredStr:

@@ -6,7 +6,7 @@ import pytest
 
 from evalfleet.assertions.criteria import CalledTool, EventOccurs, EventOrder, NotCalledTool, ToolOrder, evaluate
 from evalfleet.assertions.matchers import includes, satisfies
-from evalfleet.assertions.tools import EventMatch, ToolMatch, event_match, ordered, subagent_match, tool_match
+from evalfleet.assertions.tools import MATCH, EventMatch, ToolMatch, event_match, ordered, subagent_match, tool_match
 from evalfleet.errors import AuthoringError
 from evalfleet.model.assertion import Result
 from evalfleet.model.coverage import Channel
@@ -108,7 +108,7 @@ def test_tool_order(wanted: str, events: str, state: str, expected: str) -> None
 
 
 def test_order_uses_each_candidate_once() -> None:
-    row = [Result.MATCHED, Result.MATCHED]
+    row = [(0, MATCH), (1, MATCH)]
     assert ordered([row, row], frozenset({Result.MATCHED}))
     assert not ordered([row, row, row], frozenset({Result.MATCHED}))
 

@@ -12,7 +12,6 @@ from evalfleet.assertions.evidence import (
     CoveredStr,
     CoveredValue,
     covered,
-    occurrences,
     plain,
     scope_of,
     unwrap,
@@ -91,7 +90,7 @@ def test_answered_requests_are_not_pending() -> None:
 
 
 def names(turns: tuple[TurnRecord, ...]) -> list[tuple[str, str, object]]:
-    found, _ = occurrences(scope(*turns))
+    found = scope(*turns).seen.operations
     return [(each.name, each.status.value, each.output) for each in found]
 
 
@@ -166,11 +165,30 @@ def names(turns: tuple[TurnRecord, ...]) -> list[tuple[str, str, object]]:
 )
 def test_pairing(turns: tuple[TurnRecord, ...], expected: list[tuple[str, str, object]], orphans: int) -> None:
     assert names(turns) == expected
-    assert occurrences(scope(*turns))[1] == orphans
+    assert scope(*turns).seen.orphans == orphans
+
+
+def test_an_operation_that_waited_for_a_person_belongs_to_both_turns_and_happened_once() -> None:
+    parked = turn(OperationStarted("1", "rm", {"path": "x"}), asked(), status="waiting")
+    answered = turn(OperationFinished("1", output="gone"), index=1, sequence=1)
+    other = turn(OperationStarted("1", "rm", {"path": "y"}), session=1, sequence=2)
+    whole = [parked, answered, other]
+
+    (before,) = scope_of(ScopeKind.TURN, [parked], False, whole).seen.operations
+    after = scope_of(ScopeKind.TURN, [answered], False, whole).seen
+    assert (before.status, before.output) == (OperationStatus.PENDING, MISSING)
+    assert [(each.input, each.status, each.output) for each in after.operations] == [
+        ({"path": "x"}, OperationStatus.COMPLETED, "gone")
+    ]
+    assert after.orphans == 0
+    assert len(scope(parked, answered).seen.operations) == 1
+
+    alone = scope_of(ScopeKind.TURN, [turn(OperationFinished("1"), session=1, index=1)], False, [parked]).seen
+    assert (alone.operations, alone.orphans) == ((), 1)
 
 
 def test_input_that_could_not_be_parsed_is_its_text() -> None:
-    (found,), _ = occurrences(scope(turn(OperationStarted("1", "a", raw_input="{oops"))))
+    (found,) = scope(turn(OperationStarted("1", "a", raw_input="{oops"))).seen.operations
     assert (found.input, found.status) == ("{oops", OperationStatus.PENDING)
 
 
