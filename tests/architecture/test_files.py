@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 AT_ROOT = re.compile(
     r"Makefile|LICENSE|(?:README|ARCHITECTURE|GLOSSARY|CONTRIBUTING|CHANGELOG)\.md|pyproject\.toml|constraints\.txt"
 )
+EXTRA = re.compile(r"evalfleet\[([a-z]+)\]")
 TARGET = re.compile(r"^\s*make ([a-z-]+)", re.MULTILINE)
 QUOTED_TARGET = re.compile(r"`make ([a-z-]+)`")
 PLACEHOLDER = re.compile(r"[<>*{}$…]|NNN|\.\.\.")
@@ -104,6 +106,13 @@ def test_the_public_surface_is_deliberate_and_lazy_names_are_what_type_checkers_
     assert sorted(seen) == sorted(loaded) == sorted(dir(evalfleet))
     for name, module in seen.items():
         assert loaded[name] is getattr(importlib.import_module(module), name)
+
+
+def test_every_extra_that_a_text_names_can_be_installed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    files = [*DOCUMENTS, *(path for path in committed_files() if path.suffix == ".py" and path != Path(__file__))]
+    named = {extra for path in files for extra in EXTRA.findall(path.read_text(encoding="utf-8"))}
+    assert named and named <= project["optional-dependencies"].keys()
 
 
 def test_an_unknown_public_name_is_an_attribute_error() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -171,3 +173,21 @@ def test_deviations_are_few() -> None:
     names = list(DEFECTS.values())[:4]
     with pytest.raises(ValueError, match="4 deviations; a sandbox may have 3"):
         sandbox_suite(provider_of(Careful), dict.fromkeys(names, "a reason"))
+
+
+def without_pytest(code: str) -> subprocess.CompletedProcess[str]:
+    """What `code` does in a Python that has no pytest."""
+    absent = "import sys; sys.modules['pytest'] = None\n"
+    return subprocess.run([sys.executable, "-c", absent + code], capture_output=True, text=True, check=False)
+
+
+def test_without_pytest_the_suite_says_what_to_install() -> None:
+    done = without_pytest("import evalfleet.testing.sandbox_suite")
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last == "ImportError: the sandbox suite needs pytest: pip install 'evalfleet[testing]'"
+
+
+def test_without_pytest_the_adapter_suite_is_still_there() -> None:
+    done = without_pytest("from evalfleet.testing import Probes, adapter_suite; import evalfleet.testing.fakes")
+    assert (done.returncode, done.stderr) == (0, "")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.ports import Command
+from evalfleet.testing.runner import pytest
 from evalfleet.testing.sandbox_subject import Subject
 
 NAMES = (

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.ports import Command
+from evalfleet.testing.runner import pytest
 from evalfleet.testing.sandbox_subject import Subject, alive, forever
 
 

@@ -2,8 +2,8 @@
 
     TestMine = sandbox_suite(make_provider, deviations={"a_signal_is_told_from_an_exit_code": "the engine folds it"})
 
-Needs pytest and a POSIX shell with core utilities in the sandbox. Checks that look for processes see those of
-this host only.
+Needs pytest (`evalfleet[testing]`) and a POSIX shell with core utilities in the sandbox. Checks that look for
+processes see those of this host only.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pytest
-
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.ports import SandboxProvider
 from evalfleet.testing import sandbox_command_checks, sandbox_file_checks, sandbox_life_checks
+from evalfleet.testing.runner import pytest
 from evalfleet.testing.sandbox_subject import Subject
 
 MakeProvider = Callable[[Path], AbstractAsyncContextManager[SandboxProvider]]
