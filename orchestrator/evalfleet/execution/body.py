@@ -14,6 +14,7 @@ from evalfleet.execution.plain_assert import read_assert
 from evalfleet.execution.signals import BodyEnd, leaves
 from evalfleet.execution.state import AttemptState
 from evalfleet.execution.threads import Bridge
+from evalfleet.execution.unrecorded import NOT_RECORDED_CODE, NotRecorded
 from evalfleet.model.verdict import Style
 
 
@@ -77,9 +78,12 @@ def _check_returned(state: AttemptState, returned: Any) -> None:
 def _conclude(ledger: Ledger, error: BaseException) -> None:
     """Sort the errors that ended the body: its own signals, failed asserts, failures known, and its mistakes."""
     for leaf in leaves(error):
-        if isinstance(leaf, BodyEnd):
+        if isinstance(leaf, NotRecorded):
+            message = "the test body decides by what a sandbox gave it, which was not recorded"
+            ledger.state.fail(AttemptFailure(FailureKind.GRADER, NOT_RECORDED_CODE, message))
+        elif isinstance(leaf, BodyEnd):
             continue
-        if isinstance(leaf, AssertionError):
+        elif isinstance(leaf, AssertionError):
             failed = read_assert(leaf)
             if failed is not None:
                 ledger.note_assert(failed)

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from evalfleet.execution.conversation import Conversation, SessionHandle, SyncSessionHandle
 from evalfleet.execution.handles import Assertion, SyncAssertion
 from evalfleet.execution.ledger import GROUPS, Entry, Ledger, Snapshot
+from evalfleet.execution.recorded_line import RecordedLine
 from evalfleet.execution.sandbox_handle import SandboxHandle, SyncSandboxHandle
 from evalfleet.execution.scoped import Author, H
 from evalfleet.execution.sessions import SessionLine
@@ -178,7 +179,8 @@ class SyncT(Root[SyncAssertion], SyncSessionHandle):
 
 def open_line(state: AttemptState) -> SessionLine:
     """A new conversation line of the attempt; nothing is opened before its first send."""
-    line = SessionLine(state, len(state.lines))
+    number, recorded = len(state.lines), state.job.recorded
+    line = SessionLine(state, number) if recorded is None else RecordedLine(state, number, recorded)
     state.lines.append(line)
     return line
 

@@ -10,9 +10,11 @@ from typing import Any
 
 from evalfleet.errors import AttemptFailure, FailureKind, boundary, describe
 from evalfleet.execution.attempt import AttemptControl, AttemptJob, AttemptServices, run_attempt
+from evalfleet.execution.regrade import refused, regrade
 from evalfleet.execution.seal import never_ran
 from evalfleet.model.case import Case
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
+from evalfleet.model.grading import Regrading
 from evalfleet.model.ids import sha256
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.ports import Adapter, ArmSettings, SandboxProvider
@@ -65,6 +67,14 @@ class Executor:
         except AttemptFailure as failure:
             return never_ran(attempt, case, failure, self._services.clock.wall())
         return await run_attempt(job, self._services, control)
+
+    async def regrade(self, case: Case, recorded: AttemptEvidence, control: AttemptControl) -> Regrading:
+        """Judge a recorded attempt of `case` again, without its agent, by its eval as it is loaded here."""
+        try:
+            job = self._job(recorded.summary.attempt, case)
+        except AttemptFailure as failure:
+            return refused(case.style, recorded, failure)
+        return await regrade(job, self._services, control, recorded)
 
     async def close(self) -> tuple[str, ...]:
         """Close all adapters; what went wrong with any of them, as texts."""

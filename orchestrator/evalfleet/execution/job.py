@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from evalfleet.execution.recording import Recording
+from evalfleet.execution.recorded_agent import RecordedAgent
 from evalfleet.execution.threads import AuthorThreads
 from evalfleet.model.case import Case
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
@@ -21,7 +21,7 @@ from evalfleet.ports import Adapter, ArmSettings, Clock, SandboxProvider, Secret
 class AttemptJob:
     """One attempt to run. `row` is the decoded dataset row, None without a dataset; timeouts are in seconds.
 
-    `seed` is stable per case and repetition. With a `recording` nothing is sent: its turns are the answers.
+    `seed` is stable per case and repetition. With `recorded` nothing is sent: its turns are the answers.
     """
 
     run: str
@@ -35,7 +35,7 @@ class AttemptJob:
     attempt_timeout: float | None
     turn_timeout: float | None
     seed: int
-    recording: Recording | None = None
+    recorded: RecordedAgent | None = None
 
     @property
     def folder(self) -> Path:

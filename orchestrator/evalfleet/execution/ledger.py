@@ -19,6 +19,7 @@ from evalfleet.execution.plain_assert import PlainAssert
 from evalfleet.execution.signals import BodyStopped
 from evalfleet.execution.state import AttemptState
 from evalfleet.execution.tracebacks import Place, caller, place_text
+from evalfleet.execution.unrecorded import NOT_RECORDED, NotRecorded, Unrecorded
 from evalfleet.grading.fold import ASSERT, judge_row
 from evalfleet.model.assertion import AssertionPolicy, AssertionResult, AssertionRow, Result, ScopeKind
 from evalfleet.model.events import InputRequested
@@ -75,7 +76,7 @@ class Entry:
 
     @property
     def scope(self) -> str:
-        return self.subject.label if isinstance(self.subject, Snapshot) else ScopeKind.VALUE.value
+        return self.subject.label if type(self.subject) is Snapshot else ScopeKind.VALUE.value
 
     @property
     def policy(self) -> AssertionPolicy:
@@ -175,12 +176,16 @@ class Ledger:
     async def _evaluate(self, entry: Entry) -> AssertionResult:
         criterion, subject = entry.criterion, entry.subject
         try:
+            if isinstance(subject, Unrecorded):
+                raise NotRecorded
             if isinstance(criterion, Check):
                 return await check_value(subject, criterion.match)
             if criterion is not None:
                 return evaluate(criterion, self._scope(subject))
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
+        except NotRecorded:
+            return AssertionResult(result=Result.UNAVAILABLE, reason=NOT_RECORDED)
         except AttemptFailure as failure:
             self.state.fail(failure, failure)
             return AssertionResult(result=Result.ERRORED, reason=f"{EVALUATOR_ERROR}{failure.code}")

@@ -37,6 +37,7 @@ from evalfleet.assertions.tools import (
 )
 from evalfleet.execution.handles import Assertion, Configurable, SyncAssertion
 from evalfleet.execution.ledger import Entry, Ledger, Snapshot, frozen
+from evalfleet.execution.unrecorded import Unrecorded
 from evalfleet.model.turn import TurnRecord
 
 H = TypeVar("H", Assertion, SyncAssertion)
@@ -167,7 +168,7 @@ class Scoped(ABC, Generic[H]):
         state = self.author.state
         if not isinstance(match, Match):  # pyright: ignore[reportUnnecessaryIsInstance] - authors need not type-check
             raise state.refuse(f"check() takes a matcher such as includes(…), not {type(match).__name__}", _CODE)
-        if isinstance(value, Configurable):
+        if not isinstance(value, Unrecorded) and isinstance(value, Configurable):
             raise state.refuse("check() got the handle of another assertion as its value", _CODE)
         return self.author.add("check", Check(match), frozen(value))
 

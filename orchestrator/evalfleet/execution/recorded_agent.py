@@ -1,0 +1,37 @@
+"""What a replay knows of the attempt it repeats: its turns, and the time they took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evalfleet.model.turn import TurnRecord
+from evalfleet.ports import Clock
+
+
+class RecordedTime:
+    """A clock that stands at the last moment of the record that a replay has reached. Sleeping takes real time."""
+
+    def __init__(self, clock: Clock, started_at: float) -> None:
+        self._clock = clock
+        self._started_at = self._now = started_at
+
+    def wall(self) -> float:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._now - self._started_at
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+
+    def reach(self, moment: float) -> None:
+        """It is `moment` now, in seconds since the epoch; never earlier than it was."""
+        self._now = max(self._now, moment)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedAgent:
+    """The turns of an attempt, which stand in for its agent, and the clock that they move."""
+
+    turns: tuple[TurnRecord, ...]
+    time: RecordedTime
