@@ -9,6 +9,7 @@ from enum import StrEnum
 from evalfleet.errors import FailureKind
 from evalfleet.model.assertion import AssertionRow
 from evalfleet.model.case import AttemptSummary, Case
+from evalfleet.model.judge import JudgeCall
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.verdict import Outcome, Settlement, Verdict
 
@@ -24,6 +25,7 @@ class AttemptEvidence:
     turns: tuple[TurnRecord, ...]
     assertions: tuple[AssertionRow, ...]
     diagnostics: tuple[str, ...] = ()
+    judge_calls: tuple[JudgeCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +39,12 @@ class EncodedRows:
     assertions: bytes = b""
     tool_calls: bytes = b""
     pages: bytes = b""
+    judge_calls: bytes = b""
 
     @property
     def size(self) -> int:
-        return len(self.attempt) + len(self.assertions) + len(self.tool_calls) + len(self.pages)
+        parts = (self.attempt, self.assertions, self.tool_calls, self.pages, self.judge_calls)
+        return sum(map(len, parts))
 
 
 @dataclass(frozen=True, slots=True)

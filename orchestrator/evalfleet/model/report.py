@@ -8,6 +8,7 @@ from typing import Any
 
 from evalfleet.errors import FailureKind
 from evalfleet.model.assertion import AssertionRow
+from evalfleet.model.judge import JudgeCall
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
 from evalfleet.model.verdict import CaseStatus, Outcome, RunKind, RunStatus, ScoreState, Settlement, Style, Verdict
@@ -150,6 +151,7 @@ class AttemptDetail:
     turns: tuple[TurnRecord, ...]
     assertions: tuple[AssertionRow, ...]
     diagnostics: tuple[str, ...] = ()
+    judge_calls: tuple[JudgeCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,7 @@ async def _write_attempts(
         "assertions": [row.assertions for row in rows],
         "tool_calls": [row.tool_calls for row in rows],
         "event_pages": [row.pages for row in rows],
+        "judge_calls": [row.judge_calls for row in rows],
     }
     children: set[str] = set()
     async with connection.cursor(binary=True) as cursor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from evalfleet.ports import ArtifactStore
 from evalfleet.store.blobs import REFERENCE, referenced
 from evalfleet.store.connection import Connection
-from evalfleet.store.rows import ASSERTION_FIELDS, PAGE_FIELDS, TOOL_CALL_FIELDS
+from evalfleet.store.rows import ASSERTION_FIELDS, JUDGE_CALL_FIELDS, PAGE_FIELDS, TOOL_CALL_FIELDS
 
 #: Copied attempts have ids below this one, which no coordinator grants: they hold the evidence of a carried case,
 #: and neither their cost nor their number is this run's.
@@ -24,7 +24,14 @@ JOIN {table} t ON t.run_key = o.run_key AND t.attempt = s.from_attempt
 WHERE s.run_key = %(run_key)s AND s.from_run = %(run)s AND s.ordinal = ANY(%(ordinals)s)
 """
 
-_CHILDREN = {"assertions": ASSERTION_FIELDS, "tool_calls": TOOL_CALL_FIELDS, "event_pages": PAGE_FIELDS}
+_CHILDREN = {
+    "assertions": ASSERTION_FIELDS,
+    "tool_calls": TOOL_CALL_FIELDS,
+    "event_pages": PAGE_FIELDS,
+    "judge_calls": JUDGE_CALL_FIELDS,
+}
+#: Tables that hold later gradings of an attempt beside its own, which alone is carried.
+_GRADED = frozenset({"assertions", "judge_calls"})
 
 _ATTEMPTS = """
 INSERT INTO attempts (attempt, run_key, ordinal, number, arm, settles, {columns})
@@ -71,6 +78,7 @@ async def _statements(connection: Connection) -> list[bytes]:
         statements.append(
             f"INSERT INTO {table} (attempt, run_key, {', '.join(rest)}) "
             f"SELECT -1 - s.ordinal, s.run_key, {', '.join(f't.{name}' for name in rest)} {_PAIRS.format(table=table)}"
+            + (" AND t.grading = 0" if table in _GRADED else "")
         )
     return [statement.encode() for statement in statements]
 

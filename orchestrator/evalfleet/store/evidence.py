@@ -50,7 +50,13 @@ class EvidenceReader:
         found = await self.decoded(run, record, pages)
         if found.message is not None:
             view = replace(view, message=found.message)
-        return AttemptDetail(view=view, turns=found.turns, assertions=found.assertions, diagnostics=found.diagnostics)
+        return AttemptDetail(
+            view=view,
+            turns=found.turns,
+            assertions=found.assertions,
+            diagnostics=found.diagnostics,
+            judge_calls=found.judge_calls,
+        )
 
     async def inline_events(self, run: str, record: bytes) -> list[Event]:
         """The events that stand in the record itself, over all turns; empty when they stand in pages."""

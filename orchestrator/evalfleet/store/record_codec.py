@@ -31,9 +31,11 @@ from evalfleet.model.events import (
     Thinking,
     Unrecognised,
 )
+from evalfleet.model.judge import JudgeCall
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.turn import InputFile, InputResponse, TurnInput, TurnRecord, TurnStatus
-from evalfleet.model.usage import Usage
+from evalfleet.store.judge_codec import encode_judge_call, read_judge_call
+from evalfleet.store.usage_codec import encode_usage, read_usage
 
 _DEFAULT_POLICY = AssertionPolicy()
 
@@ -47,18 +49,22 @@ class Decoded:
     diagnostics: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     message: str | None = None
+    judge_calls: tuple[JudgeCall, ...] = ()
 
 
 def encode_head(evidence: AttemptEvidence) -> list[Any]:
     """Everything but the events, of which each turn says only how many it has."""
     summary = evidence.summary
-    return [
+    head = [
         [_turn(turn) for turn in evidence.turns],
         [_assertion(row) for row in evidence.assertions],
         list(evidence.diagnostics),
         dict(summary.extra),
         summary.message,
     ]
+    if evidence.judge_calls:
+        head.append([encode_judge_call(call) for call in evidence.judge_calls])
+    return head
 
 
 def event_counts(head: list[Any]) -> list[int]:
@@ -75,6 +81,7 @@ def decode(head: list[Any], events: list[list[Any]]) -> Decoded:
         diagnostics=tuple(diagnostics),
         extra=extra,
         message=message,
+        judge_calls=tuple(read_judge_call(call) for call in head[5]) if len(head) > 5 else (),
     )
 
 
@@ -90,7 +97,6 @@ def _read_maybe(value: list[Any]) -> Any:
 
 
 def _turn(turn: TurnRecord) -> list[Any]:
-    usage = turn.usage
     return [
         turn.session,
         turn.index,
@@ -99,7 +105,7 @@ def _turn(turn: TurnRecord) -> list[Any]:
         turn.status,
         len(turn.events),
         [] if turn.data is MISSING else [turn.data],
-        None if usage is None else _usage(usage),
+        encode_usage(turn.usage),
         0 if turn.coverage is COMPLETE_COVERAGE else _coverage(turn.coverage),
         turn.started_at,
         turn.duration,
@@ -117,7 +123,7 @@ def _read_turn(turn: list[Any], events: list[Any]) -> TurnRecord:
         status=TurnStatus(status),
         events=tuple([decode_event(event) for event in events]),
         data=_read_maybe(data),
-        usage=None if usage is None else _read_usage(usage),
+        usage=read_usage(usage),
         coverage=_read_coverage(coverage),
         started_at=started_at,
         duration=duration,
@@ -143,32 +149,6 @@ def _read_input(given: Any) -> TurnInput:
         tuple(InputFile(name, media, base64.b64decode(data)) for name, media, data in files),
         tuple(InputResponse(request, option, answer) for request, option, answer in responses),
         schema,
-    )
-
-
-def _usage(usage: Usage) -> list[Any]:
-    return [
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cache_read_tokens,
-        usage.cache_write_tokens,
-        usage.reasoning_tokens,
-        usage.requests,
-        usage.cost_usd,
-        usage.unknown_calls,
-    ]
-
-
-def _read_usage(usage: list[Any]) -> Usage:
-    return Usage(
-        input_tokens=usage[0],
-        output_tokens=usage[1],
-        cache_read_tokens=usage[2],
-        cache_write_tokens=usage[3],
-        reasoning_tokens=usage[4],
-        requests=usage[5],
-        cost_usd=usage[6],
-        unknown_calls=usage[7],
     )
 
 

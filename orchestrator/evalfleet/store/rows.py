@@ -15,8 +15,10 @@ from collections.abc import Sequence
 from evalfleet.model.assertion import AssertionRow
 from evalfleet.model.case import AttemptSummary
 from evalfleet.model.events import MISSING, OperationFinished, OperationStarted
+from evalfleet.model.judge import JudgeCall
 from evalfleet.model.record import AttemptEvidence, EncodedRows, SealedAttempt
 from evalfleet.model.turn import TurnRecord
+from evalfleet.model.usage import Usage
 from evalfleet.ports import ArtifactStore
 from evalfleet.store import binary
 from evalfleet.store.binary import NULL, Cells, boolean, finite, label, plain, raw
@@ -37,6 +39,11 @@ ASSERTION_FIELDS = (
 TOOL_CALL_FIELDS = (
     "attempt", "run_key", "step", "turn", "operation_id", "name", "tool", "operation", "arguments", "status", "result",
 )  # fmt: skip
+JUDGE_CALL_FIELDS = (
+    "attempt", "started_at", "latency", "run_key", "call", "assertion", "repetition", "vote", "version", "tries",
+    "cached", "request", "prompt", "recipe", "model", "score", "label", "rationale", "repairs", "code", "message",
+    "reply", "input_tokens", "output_tokens", "cache_read_tokens", "reasoning_tokens", "cost_usd", "number_marks",
+)  # fmt: skip
 PAGE_FIELDS = ("attempt", "first", "last", "run_key", "page", "raw_size", "body")
 
 #: Bodies of one attempt above this many compressed bytes go to the artifact store.
@@ -52,6 +59,7 @@ _ATTEMPT_HEAD = struct.Struct(">h" + "iq" + "iq" + "id" + "ii" * 5)
 _ASSERTION_HEAD = struct.Struct(">h" + "iq" + "ii" * 2)
 _TOOL_CALL_HEAD = struct.Struct(">h" + "iq" + "ii" * 3)
 _PAGE_HEAD = struct.Struct(">h" + "iq" * 3 + "ii" * 3)
+_JUDGE_CALL_HEAD = struct.Struct(">h" + "iq" * 2 + "id" + "ii" * 4 + "ih" * 3)
 
 
 class EvidenceEncoder:
@@ -121,6 +129,9 @@ def _seal(run_key: int, evidence: AttemptEvidence, record: bytes, pages: Sequenc
         assertions=b"".join([_assertion(run_key, summary.attempt, row) for row in evidence.assertions]),
         tool_calls=b"".join(_tool_calls(run_key, summary.attempt, evidence.turns)),
         pages=b"".join([_page(run_key, summary.attempt, number, page) for number, page in enumerate(pages)]),
+        judge_calls=b"".join(
+            [_judge_call(run_key, summary.attempt, number, call) for number, call in enumerate(evidence.judge_calls)]
+        ),
     )
     return SealedAttempt(
         attempt=summary.attempt,
@@ -239,6 +250,41 @@ def _tool_call(
             cells.text(arguments, _ARGUMENTS),
             label(None if finished is None else finished.status),
             cells.text(result, _PREVIEW),
+        )
+    )
+
+
+def _judge_call(run_key: int, attempt: int, number: int, call: JudgeCall) -> bytes:
+    cells = Cells()
+    ruling, usage = call.ruling, call.usage or Usage()
+    head = _JUDGE_CALL_HEAD.pack(
+        len(JUDGE_CALL_FIELDS),
+        *(8, attempt, 8, binary.microseconds(call.started_at), 8, call.latency),
+        *(4, run_key, 4, number, 4, call.assertion, 4, call.repetition),
+        *(2, call.vote, 2, call.version, 2, call.tries),
+    )
+    return b"".join(
+        (
+            head,
+            boolean(call.cached),
+            raw(bytes.fromhex(call.request)),
+            raw(bytes.fromhex(call.prompt)),
+            cells.text(call.recipe),
+            cells.text(call.model),
+            cells.number("score", None if ruling is None else ruling.score),
+            cells.text(None if ruling is None else ruling.label),
+            cells.text(None if ruling is None else ruling.rationale),
+            cells.text(", ".join(ruling.repairs) if ruling is not None and ruling.repairs else None),
+            cells.text(call.code),
+            cells.text(call.message),
+            # a later call may be answered with it, so it is kept exactly
+            raw(None if call.reply is None else call.reply.encode("utf-8", "surrogatepass")),
+            cells.count("input_tokens", usage.input_tokens),
+            cells.count("output_tokens", usage.output_tokens),
+            cells.count("cache_read_tokens", usage.cache_read_tokens),
+            cells.count("reasoning_tokens", usage.reasoning_tokens),
+            cells.number("cost_usd", call.cost_usd),
+            cells.marked(),
         )
     )
 

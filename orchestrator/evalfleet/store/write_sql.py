@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from evalfleet.store.rows import ASSERTION_FIELDS, ATTEMPT_FIELDS, PAGE_FIELDS, TOOL_CALL_FIELDS
+from evalfleet.store.rows import ASSERTION_FIELDS, ATTEMPT_FIELDS, JUDGE_CALL_FIELDS, PAGE_FIELDS, TOOL_CALL_FIELDS
 
 
 def _sql(text: str) -> bytes:
@@ -31,6 +31,7 @@ STAGED = {
     "assertions": ASSERTION_FIELDS,
     "tool_calls": TOOL_CALL_FIELDS,
     "event_pages": PAGE_FIELDS,
+    "judge_calls": JUDGE_CALL_FIELDS,
 }
 
 

@@ -15,6 +15,7 @@ from evalfleet.store.embedded import embedded
 from evalfleet.store.schema import HEAD, ensure_schema
 from evalfleet.store.server import binaries
 from tests.integration.store.samples import batch, errored, evidence, started
+from tests.integration.store.test_judge_calls import ANSWERED
 
 DATA = Path(__file__).parents[2] / "data"
 WEIRD = "nul \0, lone \ud800, emoji \U0001f600"
@@ -28,6 +29,7 @@ async def some_run(url: str) -> None:
     events = (Message(Role.USER, WEIRD), OperationStarted("1", "search", {"n": 2**70}))
     data = [float("nan"), float("inf"), None]
     odd = replace(odd, turns=(replace(odd.turns[0], events=events, data=data),))
+    odd = replace(odd, judge_calls=(replace(ANSWERED, reply=WEIRD),))
     many = tuple(Message(Role.USER, f"{n} " * 200) for n in range(300))
     long = replace(long, turns=(replace(long.turns[0], events=many),))
     await recorder.commit(batch(run.run_key, odd, errored(FIRST + 2, 1), long))

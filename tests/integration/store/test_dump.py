@@ -42,7 +42,9 @@ async def test_a_stored_run_is_read_after_every_migration(postgres: str, dump: P
         (None, None),
     ]
     (attempt,) = await reader.attempts("r1", 0)
-    turn = (await reader.attempt_detail("r1", attempt.attempt)).turns[0]
+    detail = await reader.attempt_detail("r1", attempt.attempt)
+    turn = detail.turns[0]
+    assert [call.reply for call in detail.judge_calls] == ([WEIRD] if dump.name > "record_store_0003" else [])
     assert turn.events == (Message(Role.USER, WEIRD), OperationStarted("1", "search", {"n": 2**70}))
     assert repr(turn.data) == "[nan, inf, None]"
     paged = (await reader.attempts("r1", 2))[0].attempt

@@ -140,7 +140,7 @@ def other_run(name: str, data: bytes) -> bytes:
     [
         lambda path: path.write_bytes(path.read_bytes()[:-100]),
         lambda path: path.write_bytes(path.read_bytes()[:500]),
-        lambda path: path.write_bytes(flip(path.read_bytes(), 2000)),
+        lambda path: path.write_bytes(flip(data := path.read_bytes(), data.index(b"tables/runs.copy") + 100)),
         lambda path: path.write_bytes(b"not a zip at all"),
         lambda path: path.write_bytes(b""),
         rewritten(lambda name, data: flip(data, 40) if name == "tables/cases.copy" else data),

@@ -28,6 +28,7 @@ from evalfleet.model.events import (
     Thinking,
     Unrecognised,
 )
+from evalfleet.model.judge import JudgeCall, JudgeMessage, Ruling
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.turn import InputFile, InputResponse, TurnInput, TurnRecord, TurnStatus
 from evalfleet.model.usage import Usage
@@ -151,6 +152,37 @@ assertions = st.builds(
     holds=st.none() | st.booleans(),
 )
 
+digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
+judge_calls = st.builds(
+    JudgeCall,
+    assertion=st.integers(0, 99),
+    repetition=st.integers(0, 99),
+    vote=st.integers(0, 98),
+    recipe=texts,
+    version=st.integers(1, 99),
+    model=texts,
+    request=digests,
+    prompt=digests,
+    messages=st.lists(st.builds(JudgeMessage, texts, texts), max_size=2).map(tuple),
+    started_at=st.floats(0, 4e9),
+    latency=st.floats(0, 1e6),
+    tries=st.integers(0, 3),
+    cached=st.booleans(),
+    reply=maybe_texts,
+    ruling=st.none()
+    | st.builds(
+        Ruling,
+        score=st.floats(0, 1),
+        label=maybe_texts,
+        rationale=maybe_texts,
+        repairs=st.lists(texts, max_size=2).map(tuple),
+    ),
+    usage=st.none() | usages,
+    cost_usd=st.none() | st.floats(),
+    code=maybe_texts,
+    message=maybe_texts,
+)
+
 summaries = st.builds(
     AttemptSummary,
     attempt=st.integers(0, 2**62),
@@ -177,4 +209,5 @@ evidences = st.builds(
     turns=st.lists(turns, max_size=3).map(tuple),
     assertions=st.lists(assertions, max_size=2).map(tuple),
     diagnostics=st.lists(texts, max_size=2).map(tuple),
+    judge_calls=st.lists(judge_calls, max_size=2).map(tuple),
 )

@@ -21,6 +21,7 @@ from evalfleet.store.record_codec import Decoded
 from evalfleet.store.rows import (
     ASSERTION_FIELDS,
     ATTEMPT_FIELDS,
+    JUDGE_CALL_FIELDS,
     PAGE_FIELDS,
     TOOL_CALL_FIELDS,
     EvidenceEncoder,
@@ -60,6 +61,7 @@ def assert_same(found: Decoded, given: AttemptEvidence) -> None:
     assert found.diagnostics == given.diagnostics
     assert repr(found.extra) == repr(given.summary.extra)
     assert found.message == given.summary.message
+    assert repr(found.judge_calls) == repr(given.judge_calls)
 
 
 @given(evidences)
@@ -73,13 +75,15 @@ def test_whatever_happened_makes_columns_that_postgres_can_hold(found: AttemptEv
     tuples = [parse(finished(sealed.rows, True, "w1"), ATTEMPT_FIELDS)]
     tuples += parse_all(sealed.rows.assertions, ASSERTION_FIELDS)
     tuples += parse_all(sealed.rows.tool_calls, TOOL_CALL_FIELDS)
+    calls = parse_all(sealed.rows.judge_calls, JUDGE_CALL_FIELDS)
+    tuples += [{name: value for name, value in call.items() if name != "reply"} for call in calls]
     for name, value in (pair for fields in tuples for pair in fields.items()):
         if value is None or name == "record":
             continue
         if name in ("earned", "estimated_usd", "cost_usd", "measurement", "points", "duration"):
             (number,) = struct.unpack(">d", value)
             assert abs(number) < float("inf"), name
-        elif name in ("code", "message", "reply", "label", "key", "reason", "name", "scope", "arguments", "result"):
+        elif name in ("code", "message", "reply", "label", "key", "reason", "name", "scope", "arguments", "result", "rationale"):
             assert b"\0" not in value.decode("utf-8").encode("utf-8"), name
 
 
