@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
+import linecache
 import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import decode_source, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from evalfleet.assertions.probed_asserts import with_probes
 from evalfleet.errors import AuthoringError, Problem, describe
 from evalfleet.model.definition import EvalDefinition
 from evalfleet.model.ids import row_id, sha256
@@ -27,7 +29,8 @@ def import_eval(project: Path, file: Path) -> ModuleType | Problem:
     """The module of an eval file, imported under a unique private name, or what is wrong with it.
 
     The name lies in the package of the file's folder, so that relative imports work. Bytecode is neither read
-    nor written: an edit within the same second must count. An unchanged file is imported once a process.
+    nor written: an edit within the same second must count. An unchanged file is imported once a process. Its plain
+    asserts keep the values of their parts; those of what it imports are left as they are.
     """
     try:
         source = file.read_bytes()
@@ -41,11 +44,13 @@ def import_eval(project: Path, file: Path) -> ModuleType | Problem:
     module = module_from_spec(_spec(name, file))
     sys.modules[name] = module  # dataclasses and pydantic look their module up while it runs
     try:
-        exec(compile(source, str(file), "exec", dont_inherit=True), module.__dict__)
+        tree = ast.parse(source, str(file))
+        replaced = _replaced(tree, file)
+        linecache.cache[str(file)] = len(source), None, decode_source(source).splitlines(keepends=True), str(file)
+        exec(compile(with_probes(tree), str(file), "exec", dont_inherit=True), module.__dict__)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - an author's module may raise anything
         del sys.modules[name]
         return _import_problem(error, project, file)
-    replaced = _replaced(source, file)
     if replaced is not None:
         del sys.modules[name]
         return replaced
@@ -53,10 +58,10 @@ def import_eval(project: Path, file: Path) -> ModuleType | Problem:
     return module
 
 
-def _replaced(source: bytes, file: Path) -> Problem | None:
+def _replaced(tree: ast.Module, file: Path) -> Problem | None:
     """An eval whose function another eval of the same name replaces: it would be lost without a sign."""
     lines: dict[str, int] = {}
-    for node in ast.parse(source).body:
+    for node in tree.body:
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         for decorator in node.decorator_list:

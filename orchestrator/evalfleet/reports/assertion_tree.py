@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from evalfleet.grading.explain import matcher_text, wanted
 from evalfleet.model.assertion import AssertionPolicy, AssertionResult, AssertionRow, Result
@@ -51,13 +52,22 @@ def _numbers(row: AssertionRow) -> Iterator[str]:
         yield f"{earned} of {row.policy.points:g} points"
 
 
+def _is_value(child: AssertionResult) -> bool:
+    """Whether it is no result, but the value of a part of a plain assert."""
+    expected: Any = child.expected
+    return isinstance(expected, dict) and "part" in expected
+
+
 def _evidence(result: AssertionResult, indent: str, limit: int | None) -> Iterator[str]:
     """A matched result needs no explanation; the others say everything that is known."""
     if result.reason:
         yield f"{indent}{result.result.value}: {visible_line(cut(result.reason, limit))}"
-    if result.result is not Result.MATCHED and not result.children:
+    values = [child for child in result.children if _is_value(child)]
+    if result.result is not Result.MATCHED and len(values) == len(result.children):
         yield f"{indent}actual   {shown(result.actual, limit)}"
-    for child in result.children:
+    for child in values:
+        yield f"{indent}where    {visible_line(str(child.expected['part']))} is {shown(child.actual, limit)}"
+    for child in result.children[len(values) :]:
         said = matcher_text(child.expected, partial(shown, limit=limit)) or shown(child.expected, limit)
         yield f"{indent}{_MARKS[child.result]} {visible_line(said)}"
         yield from _evidence(child, f"{indent}    ", limit)
