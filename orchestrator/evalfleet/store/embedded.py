@@ -42,6 +42,8 @@ async def embedded(settings: Settings) -> AsyncGenerator[str]:
             keeper.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await keeper
+            with contextlib.suppress(OSError):
+                _watch(server)  # who else would replace one that was killed just now?
 
 
 def _url(server: Server) -> str:
@@ -54,23 +56,30 @@ async def _ensure_up(server: Server, start: int, clients: int) -> None:
     await _flock(start, fcntl.LOCK_EX, server.directory)
     try:
         await _flock(clients, fcntl.LOCK_SH, server.directory)
+        _watch(server)  # first: should we be killed, it stops what we began to start
         if not server.ready():
             await server.start()
-        if _free(server.directory / "watchdog.lock"):
-            script = str(Path(watchdog.__file__))
-            argv = (sys.executable, "-I", "-S", script, str(server.directory), server.socket)
-            processes.start_daemon(argv, env={}, log=server.log)
     finally:
         fcntl.flock(start, fcntl.LOCK_UN)
 
 
 async def _keep_up(server: Server, start: int, clients: int) -> None:
-    """Start the server again should it be killed under us."""
+    """Start server and watchdog again should they be killed under us."""
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        if not watchdog.answers(server.socket):
-            with contextlib.suppress(StoreError):  # who uses the connection reports it; the next look tries again
+        with contextlib.suppress(StoreError, OSError):  # who uses the connection reports it; the next look tries again
+            _watch(server)
+            if not watchdog.answers(server.socket):
                 await _ensure_up(server, start, clients)
+
+
+def _watch(server: Server) -> None:
+    """Start the watchdog unless it runs."""
+    with _opened(server.directory / "watchdog.lock") as lock:
+        if not watchdog.try_lock(lock):
+            return
+    argv = (sys.executable, "-I", "-S", watchdog.__file__, str(server.directory), server.socket)
+    processes.start_daemon(argv, env={}, log=server.log)
 
 
 @contextlib.contextmanager
@@ -80,11 +89,6 @@ def _opened(path: Path) -> Generator[int, None, None]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _free(path: Path) -> bool:
-    with _opened(path) as descriptor:
-        return watchdog.try_lock(descriptor)
 
 
 async def _flock(descriptor: int, how: int, directory: Path) -> None:

@@ -49,10 +49,31 @@ def postmaster(directory: Path) -> int | None:
         return None
 
 
+def works_in(pid: int, data: Path) -> bool | None:
+    """Whether a process works in `data`, as a Postgres of it does; None when that can't be told.
+
+    The dead work nowhere, also those that nobody has reaped.
+    """
+    if sys.platform != "linux":
+        return None
+    try:
+        return Path(f"/proc/{pid}/cwd").samefile(data)
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        return None
+
+
+def lives(directory: Path, path: str) -> bool:
+    """Whether a server of this directory lives: it may be coming up still, or going down."""
+    pid = postmaster(directory)
+    return answers(path) or (pid is not None and works_in(pid, directory / "data") is True)
+
+
 def stop(directory: Path, path: str) -> None:
     """Shut the server down cleanly and wait for it; by force after a minute."""
     pid = postmaster(directory)
-    if pid is None or not answers(path):
+    if pid is None or not lives(directory, path):
         return
     for how in (signal.SIGINT, signal.SIGQUIT):
         with contextlib.suppress(ProcessLookupError):

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import stat
-import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,58 +13,11 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from evalfleet.errors import ConfigurationError, StoreError
-from evalfleet.settings import Settings
 from evalfleet.store import watchdog
 from evalfleet.store.embedded import embedded
 from evalfleet.store.server import Server
-from tests.integration.store.sql import one
-
-_CLIENT = """
-import asyncio, sys
-from pathlib import Path
-from evalfleet.settings import Settings
-from evalfleet.store.embedded import embedded
-from evalfleet.store.connection import connect
-
-async def main():
-    async with embedded(Settings(state_dir=Path(sys.argv[1]), artifacts="")) as url:
-        async with await connect(url) as connection:
-            await connection.execute("SELECT 1")
-        print("up", flush=True)
-        await asyncio.to_thread(sys.stdin.readline)
-
-asyncio.run(main())
-"""
-
-
-def settings(state: Path) -> Settings:
-    return Settings(state_dir=state, artifacts="")
-
-
-def client(state: Path, *before: str) -> subprocess.Popen[str]:
-    """Another process that uses the server until it is told to leave by a line, or killed."""
-    argv = [*before, sys.executable, "-c", _CLIENT, str(state)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-
-
-async def up(process: subprocess.Popen[str]) -> None:
-    assert process.stdout is not None
-    assert await asyncio.to_thread(process.stdout.readline) == "up\n"
-
-
-async def leave(process: subprocess.Popen[str], how: signal.Signals | None = None) -> None:
-    if how is not None:
-        process.send_signal(how)
-    await asyncio.to_thread(process.communicate, "\n" if how is None else None)
-
-
-async def gone_within(server: Server, seconds: float) -> bool:
-    for _ in range(int(seconds / 0.05)):
-        if not watchdog.answers(server.socket) and watchdog.postmaster(server.directory) is None:
-            return True
-        await asyncio.sleep(0.05)
-    return False
+from tests.integration.store.clients import client, gone_within, leave, settings, up
+from tests.integration.store.sql import execute, one
 
 
 @pytest.mark.parametrize("how", [None, signal.SIGKILL], ids=["left", "killed"])
@@ -97,9 +49,6 @@ async def test_a_client_that_comes_while_the_server_goes_gets_one(tmp_path: Path
 
 async def test_data_outlives_the_server(tmp_path: Path) -> None:
     async with embedded(settings(tmp_path)) as url:
-        await one(url, "SELECT 1 FROM (SELECT set_config('x.y', '1', false)) s")
-        from tests.integration.store.sql import execute
-
         await execute(url, "CREATE TABLE kept AS SELECT 42 AS n")
     assert await gone_within(Server.below(tmp_path), 6.0)
     async with embedded(settings(tmp_path)) as url:
