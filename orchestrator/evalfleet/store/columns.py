@@ -11,6 +11,7 @@ from sqlalchemy.types import TypeEngine
 from evalfleet.errors import FailureKind
 from evalfleet.model.assertion import Result
 from evalfleet.model.events import OperationKind, OperationStatus
+from evalfleet.model.grading import Basis
 from evalfleet.model.record import IntentKind
 from evalfleet.model.verdict import Outcome, RunKind, RunStatus, ScoreState, Settlement, Style, Verdict
 
@@ -38,6 +39,7 @@ FAILURE_KIND = _enum(FailureKind, "failure_kind")
 SCORE_STATE = _enum(ScoreState, "score_state")
 SETTLEMENT = _enum(Settlement, "settlement")
 RESULT = _enum(Result, "result")
+BASIS = _enum(Basis, "basis")
 INTENT_KIND = _enum(IntentKind, "intent_kind")
 OPERATION_KIND = _enum(OperationKind, "operation_kind")
 OPERATION_STATUS = _enum(OperationStatus, "operation_status")

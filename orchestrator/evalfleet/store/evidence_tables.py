@@ -18,6 +18,7 @@ from sqlalchemy import (
 )
 
 from evalfleet.store.columns import (
+    BASIS,
     FAILURE_KIND,
     OPERATION_KIND,
     OPERATION_STATUS,
@@ -100,6 +101,33 @@ assertions = Table(
     maybe("number_marks", Text),
     of("grading", SmallInteger, "0"),  # 0 is the attempt's own
     PrimaryKeyConstraint("run_key", "attempt", "grading", "index"),
+)
+
+#: What a later grading says of an attempt. `source` is the grading whose assertions, judge calls and record those are:
+#: its own, or for a kept judgement the one that it was kept from.
+judgements = Table(
+    "judgements",
+    metadata,
+    of("attempt", BigInteger),
+    maybe("earned", Float(53)),
+    of("run_key", Integer),
+    of("basis", BASIS),
+    of("verdict", VERDICT),
+    maybe("kind", FAILURE_KIND),
+    maybe("score_state", SCORE_STATE),
+    of("grading", SmallInteger),
+    of("source", SmallInteger),
+    of("sanitised", Boolean, "false"),
+    maybe("code", Text),
+    maybe("message", Text),
+    maybe("skip_reason", Text),
+    maybe("reason", Text),
+    maybe("number_marks", Text),
+    maybe("record", LargeBinary),
+    PrimaryKeyConstraint("run_key", "grading", "attempt"),
+    CheckConstraint("source BETWEEN 0 AND grading", name="source"),
+    CheckConstraint("(source = grading) = (record IS NOT NULL)", name="record"),
+    CheckConstraint("(basis = 'kept') = (source < grading)", name="kept"),
 )
 
 judge_calls = Table(

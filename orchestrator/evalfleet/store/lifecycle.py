@@ -75,7 +75,17 @@ WHERE kind = 'try' AND created_at < clock_timestamp() - make_interval(secs => 86
 ORDER BY run_key
 """.encode()
 
-_GROWN = ("judge_calls", "event_pages", "tool_calls", "assertions", "attempts", "settlements", "intents", "cases")
+_GROWN = (
+    "judge_calls",
+    "judgements",
+    "event_pages",
+    "tool_calls",
+    "assertions",
+    "attempts",
+    "settlements",
+    "intents",
+    "cases",
+)
 
 
 def current_user() -> str:
@@ -153,11 +163,13 @@ async def delete_run(
         return doomed
 
 
-async def delete_old_tries(url: str, artifacts: ArtifactStore, days: float = 7) -> list[str]:
+async def delete_old_tries(
+    url: str, artifacts: ArtifactStore, days: float = 7, *, dry_run: bool = False
+) -> list[str]:
     """Delete the runs of `try` that are older than `days` and not being worked on; returns their ids."""
     async with await connect(url, autocommit=True) as connection:
         rows = await (await connection.execute(_OLD_TRIES, (days,))).fetchall()
-        for (run,) in rows:
+        for (run,) in () if dry_run else rows:
             await _delete(connection, run, artifacts)
         return [run for (run,) in rows]
 

@@ -74,6 +74,7 @@ runs = Table(
     maybe("paused_by", Text),
     of("experiment", Text),
     of("lock", Text),
+    of("grading", SmallInteger, "0"),  # the one that counts
     CheckConstraint("epoch >= 0 AND commit_seq >= 0 AND total >= 0", name="counters"),
     CheckConstraint("octet_length(idempotency_sha256) = 32", name="idempotency"),
     CheckConstraint("octet_length(id) BETWEEN 1 AND 64", name="id"),
@@ -146,6 +147,7 @@ settlements = Table(
     maybe("from_attempt", BigInteger),
     maybe("superseded_at", TIME),
     maybe("reopening", Integer),
+    of("from_grading", SmallInteger, "0"),
     Index(
         "settlements_run_key_ordinal_key",
         "run_key",
@@ -185,6 +187,22 @@ reopenings = Table(
     of("why", Text),
     of("retry", Text),
     PrimaryKeyConstraint("run_key", "reopening"),
+    run_owned(),
+)
+
+#: Each time that all settled attempts of a run were judged again; what came of them stands in `judgements`.
+gradings = Table(
+    "gradings",
+    metadata,
+    now("at"),
+    of("run_key", Integer),
+    of("grading", SmallInteger),
+    of("evaluation", SmallInteger),
+    of("who", Text),
+    of("why", Text),
+    of("sources", Text),
+    PrimaryKeyConstraint("run_key", "grading"),
+    CheckConstraint("grading > 0", name="grading"),
     run_owned(),
 )
 
