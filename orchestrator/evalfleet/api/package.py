@@ -7,7 +7,6 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import unquote
 
 import msgspec
 
@@ -65,17 +64,11 @@ def project_files(project: Path) -> Iterator[Path]:
 
 def _needed(plan: Plan) -> Iterator[Path]:
     """Files that the plan names, wherever they lie. Raises ConfigurationError for one that can't be shipped."""
-    paths = [*plan.files.values(), *(_path(plan.project, record.uri) for record in plan.datasets)]
+    paths = [*plan.files.values(), *(file for record in plan.datasets for file in record.files)]
     for path in paths:
         if not path.is_relative_to(plan.project):
             raise ConfigurationError(f"{path} lies outside of the project {plan.project} and can't be shipped with it")
         yield path
-
-
-def _path(project: Path, uri: str) -> Path:
-    """A dataset's file; one outside of the project is recorded as a `file:` URI."""
-    outside = uri.startswith("file://")
-    return Path(unquote(uri.removeprefix("file://"))) if outside else project / uri
 
 
 def _relative(project: Path, path: str) -> str:

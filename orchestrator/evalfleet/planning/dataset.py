@@ -5,38 +5,37 @@ from __future__ import annotations
 import codecs
 import hashlib
 import inspect
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ValidationError
 
 from evalfleet.errors import AuthoringError, DefinitionError, Problem
 from evalfleet.model.canonical import canonical_bytes, parse_exact
 from evalfleet.model.definition import EvalDefinition
-from evalfleet.model.ids import row_id
+from evalfleet.model.ids import row_id, sha256
 from evalfleet.planning import finite
+from evalfleet.planning.choosing import Draw, Filter, Limit, Row, Step, choose, shuffled, values_are
 from evalfleet.planning.eval_ids import part_fault, shown
-from evalfleet.planning.records import FileFormat, Format, Record, RecordFile, open_records
+from evalfleet.planning.records import FileFormat, Record, TextFormat, read_records
+from evalfleet.planning.table_files import DataFiles, huggingface_files, parquet_files
+from evalfleet.planning.tables import read_tables
+from evalfleet.planning.typed import nearest
 from evalfleet.planning.yaml_source import dotted
 
+Format: TypeAlias = TextFormat | Literal["parquet", "huggingface"]
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row: its id within the dataset, its place in the file, and its value as canonical JSON."""
-
-    id: str
-    index: int
-    line: int
-    position: int
-    data: bytes
+_TABLES = ("parquet", "huggingface")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """A file of rows. Build one with `jsonl`, `csv`, `json` or `yaml`; `path` is relative to the file that says so.
+    """Rows of a file or a folder. Build one with `jsonl`, `csv`, `json`, `yaml`, `parquet` or `huggingface`; `path`
+    is relative to the file that says so. Narrow it with `filter`, `sample` and `limit`, each of which gives another.
 
     Iterating yields each row as the eval gets it: an instance of `model`, else a dict. `key` is the column that
     names a row; without one a row is named by its position. Every method that reads raises DefinitionError with
@@ -49,6 +48,9 @@ class Dataset:
     model: type[BaseModel] | None = None
     encoding: str = "utf-8"
     delimiter: str = ","
+    split: str | None = None
+    steps: tuple[Step, ...] = ()
+    order: int | None = None
 
     @classmethod
     def jsonl(
@@ -88,37 +90,84 @@ class Dataset:
         """One list of mappings, read whole; see `planning.yaml_source` for what plain scalars mean."""
         return cls(format="yaml", path=_beside_caller(path), key=id, model=model)
 
+    @classmethod
+    def parquet(cls, path: str, *, id: str | None = None, model: type[BaseModel] | None = None) -> Dataset:
+        """A Parquet file, or a folder of them in the order of their names; read in batches. Needs pyarrow."""
+        return cls(format="parquet", path=_beside_caller(path), key=id, model=model)
+
+    @classmethod
+    def huggingface(
+        cls,
+        path: str,
+        *,
+        split: str | None = None,
+        id: str | None = None,
+        model: type[BaseModel] | None = None,
+    ) -> Dataset:
+        """What `datasets` saved with `save_to_disk`, or a folder of Parquet or Arrow files; read in batches.
+
+        `split` may stay out where there is one only. Needs pyarrow.
+        """
+        return cls(format="huggingface", path=_beside_caller(path), key=id, model=model, split=split)
+
+    def filter(self, keep: Callable[[Any], bool] | Mapping[str, Any]) -> Dataset:
+        """The rows for which `keep` says True, or whose fields have the values of a mapping (a list: any of them).
+
+        The predicate gets the row as the eval does. Raises AuthoringError for a field that the model doesn't have.
+        """
+        if isinstance(keep, Mapping):
+            wanted = cast("Mapping[str, Any]", keep)
+            self._check_fields(wanted)
+            return self._and(Filter(values_are(wanted)))
+        if not callable(keep):
+            raise AuthoringError(f"a filter is a function or a mapping, not {type(keep).__name__}", "INVALID_DATASET")
+        return self._and(Filter(keep))
+
+    def sample(self, n: int, *, seed: int = 0) -> Dataset:
+        """`n` rows chosen by their content, the same however the file is sorted; a larger `n` adds to a smaller."""
+        return self._and(Draw(_count("sample", n), _seed(seed)))
+
+    def shuffle(self, *, seed: int = 0) -> Dataset:
+        """The rows in an order of their content: what a later `limit` takes, and the order of iterating.
+
+        Runs order their cases themselves. Iterating holds all rows.
+        """
+        return replace(self, order=_seed(seed))
+
+    def limit(self, n: int) -> Dataset:
+        """The first `n` rows: of the file, or of the order that `shuffle` gave before."""
+        count = _count("limit", n)
+        return self._and(Limit(count) if self.order is None else Draw(count, self.order))
+
     def __iter__(self) -> Iterator[Any]:
         return (self.decode(row.data) for row in self.rows())
 
     def rows(self) -> Iterator[Row]:
-        """Every row in file order, one at a time; stops at the first thing that is wrong."""
-        for found in self.checked_rows():
+        """The chosen rows in their order; stops at the first thing that is wrong."""
+        return self._sound() if self.order is None else iter(shuffled(self._sound(), self.order))
+
+    def _sound(self) -> Iterator[Row]:
+        for found in self.choose(self.checked_rows()):
             if isinstance(found, Problem):
                 raise DefinitionError(found.code, [found])
             yield found
 
-    def checked_rows(self) -> Iterator[Row | Problem]:
-        """Every row, or what is wrong with it. Duplicate ids name both lines."""
-        lines: dict[str, int] = {}
-        index = 0
-        with self._open() as records:
-            for record in records:
-                found = record if isinstance(record, Problem) else self._row(record, index)
-                if self.key is not None and isinstance(found, Row):
-                    if found.id in lines:
-                        message = f"the id {shown(found.id)} stands twice, on lines {lines[found.id]} and {found.line}"
-                        found = self._problem("DUPLICATE_ID", message, found.line)
-                    else:
-                        lines[found.id] = found.line
-                index += 1
-                yield found
+    def choose(self, found: Iterator[Row | Problem]) -> Iterator[Row | Problem]:
+        """Those of the checked rows that the filters, samples and limits leave, in the order of the file."""
+        return choose(found, self.steps, self.decode, str(self.path))
 
-    @contextmanager
-    def reading(self) -> Generator[RowReader]:
-        """Random access to rows by the positions that a scan gave."""
-        with self._open() as records:
-            yield RowReader(self, records)
+    def checked_rows(self) -> Iterator[Row | Problem]:
+        """Every row of the file, or what is wrong with it. Duplicate ids name both lines."""
+        lines: dict[str, int] = {}
+        for index, record in enumerate(self._records()):
+            found = record if isinstance(record, Problem) else self._row(record, index)
+            if self.key is not None and isinstance(found, Row):
+                name = unicodedata.normalize("NFC", found.id)  # some file systems can't tell such names apart
+                if name in lines:
+                    found = self._duplicate(found, lines[name])
+                else:
+                    lines[name] = found.line
+            yield found
 
     def decode(self, data: bytes) -> Any:
         """A row from its canonical JSON, as the eval gets it. Raises pydantic's ValidationError."""
@@ -129,11 +178,20 @@ class Dataset:
         return self.model.model_validate_json(data)
 
     def sha256(self) -> str:
-        """The digest of the file's bytes."""
-        with self._stream() as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        """The digest of the file's bytes; of several, of their names and digests in the order they are read."""
+        files = self.files().rows
+        if files == (self.path,):
+            return self._digest(self.path)
+        named = (f"{file.relative_to(self.path).as_posix()} {self._digest(file)}\n" for file in files)
+        return sha256("".join(named).encode())
 
-    def row_of(self, record: Record, index: int) -> Row | Problem:
+    def files(self) -> DataFiles:
+        """The files that the dataset consists of. Raises DefinitionError when a folder holds none."""
+        if self.format == "parquet":
+            return parquet_files(self.path)
+        return huggingface_files(self.path, self.split) if self.format == "huggingface" else DataFiles((self.path,))
+
+    def _named(self, record: Record, index: int) -> Row | Problem:
         """The row that a record holds; its id is checked, its value not."""
         name = row_id(index) if self.key is None else record.value.get(self.key)
         if name is None:
@@ -145,10 +203,10 @@ class Dataset:
             return self._problem("INVALID_ID", message, record.line)
         if fault := part_fault(name):
             return self._problem("INVALID_ID", f"the id {shown(name)} {fault}", record.line)
-        return Row(name, index, record.line, record.position, canonical_bytes(record.value))
+        return Row(name, record.line, canonical_bytes(record.value))
 
     def _row(self, record: Record, index: int) -> Row | Problem:
-        row = self.row_of(record, index)
+        row = self._named(record, index)
         if isinstance(row, Problem) or self.model is None:
             return row
         hint = None
@@ -164,37 +222,46 @@ class Dataset:
         message = f"the row does not fit {self.model.__name__}: {fault}"
         return Problem("INVALID_ROW", message, str(self.path), record.line, field=dotted(place) or None, hint=hint)
 
-    @contextmanager
-    def _open(self) -> Generator[RecordFile]:
-        how = FileFormat(format=self.format, encoding=self.encoding, delimiter=self.delimiter, model=self.model)
-        with self._stream() as stream:
-            yield open_records(stream, self.path, how)
+    def _duplicate(self, row: Row, line: int) -> Problem:
+        places = "rows" if self.format in _TABLES else "lines"
+        message = f"the id {shown(row.id)} stands twice, on {places} {line} and {row.line}"
+        return self._problem("DUPLICATE_ID", message, row.line)
 
-    def _stream(self) -> Any:
+    def _records(self) -> Iterator[Record | Problem]:
+        if self.format in ("parquet", "huggingface"):
+            yield from read_tables(self.files().rows, self.path)
+            return
+        how = FileFormat(format=self.format, encoding=self.encoding, delimiter=self.delimiter, model=self.model)
+        with self._stream(self.path) as stream:
+            yield from read_records(stream, self.path, how)
+
+    def _digest(self, file: Path) -> str:
+        with self._stream(file) as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+
+    def _stream(self, file: Path) -> BufferedReader:
         try:
-            return self.path.open("rb")
+            return file.open("rb")
         except OSError as error:
-            problem = self._problem("DATASET_NOT_READABLE", f"the dataset can't be read: {error.strerror}", None)
-            raise DefinitionError(problem.code, [problem]) from error
+            message = f"the dataset can't be read: {error.strerror}"
+            raise DefinitionError(
+                "DATASET_NOT_READABLE", [Problem("DATASET_NOT_READABLE", message, str(file))]
+            ) from error
 
     def _problem(self, code: str, message: str, line: int | None) -> Problem:
         return Problem(code, message, str(self.path), line)
 
+    def _and(self, step: Step) -> Dataset:
+        return replace(self, steps=(*self.steps, step))
 
-class RowReader:
-    """Rows of an open dataset by position."""
-
-    def __init__(self, dataset: Dataset, records: RecordFile) -> None:
-        self._dataset = dataset
-        self._records = records
-
-    def at(self, position: int, index: int) -> Row:
-        """The row at `position`, the `index`-th of its file. Raises DefinitionError when it is not there any more."""
-        record = self._records.at(position)
-        row = record if isinstance(record, Problem) else self._dataset.row_of(record, index)
-        if isinstance(row, Problem):
-            raise DefinitionError(row.code, [row])
-        return row
+    def _check_fields(self, wanted: Mapping[str, Any]) -> None:
+        if self.model is None:
+            return
+        fields = self.model.model_fields
+        for name in wanted:
+            if name not in fields:
+                message = f"{self.model.__name__} has no field {name!r} to filter by"
+                raise AuthoringError(f"{message} ({nearest(name, fields)})", "INVALID_DATASET")
 
 
 def decode_row(definition: EvalDefinition, data: bytes) -> Any:
@@ -219,6 +286,18 @@ def _beside_caller(path: str) -> Path:
     caller = frame.f_back.f_back if frame is not None and frame.f_back is not None else None
     folder = Path(caller.f_code.co_filename).parent if caller is not None else Path()
     return folder / path
+
+
+def _count(step: str, n: Any) -> int:
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise AuthoringError(f"{step}() takes a whole number of rows, at least 1, not {n!r}", "INVALID_DATASET")
+    return n
+
+
+def _seed(seed: Any) -> int:
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise AuthoringError(f"a seed is a whole number, not {seed!r}", "INVALID_DATASET")
+    return seed
 
 
 def _codec(encoding: str) -> str:

@@ -9,7 +9,7 @@ however their file is sorted, and a larger `limit` extends a smaller one.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import blake2b
@@ -96,9 +96,14 @@ def content_key(definition: str, row: bytes | None) -> int:
 
 def planned_order(keys: Sequence[int], seed: int) -> array[int]:
     """The indices of `keys` permuted by `seed`; equal keys stay together, in their order."""
-    salt = blake2b(str(seed).encode(), digest_size=32).digest()
-    ranks = array("Q", (_hash64(key.to_bytes(8, "big"), salt) for key in keys))
+    ranks = array("Q", map(ranking(seed), keys))
     return array("Q", sorted(range(len(keys)), key=ranks.__getitem__))
+
+
+def ranking(seed: int) -> Callable[[int], int]:
+    """Where a content key stands in the order of `seed`: keyed BLAKE2b, the same on every platform for ever."""
+    salt = blake2b(str(seed).encode(), digest_size=32).digest()
+    return lambda key: _hash64(key.to_bytes(8, "big"), salt)
 
 
 def _hash64(data: bytes, key: bytes = b"") -> int:

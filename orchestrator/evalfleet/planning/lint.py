@@ -11,7 +11,8 @@ from pathlib import Path
 from evalfleet.errors import Problem
 from evalfleet.model.canonical import canonical_bytes, parse_exact
 from evalfleet.model.definition import EvalDefinition
-from evalfleet.planning.dataset import Dataset, Row
+from evalfleet.planning.choosing import Row
+from evalfleet.planning.dataset import Dataset
 from evalfleet.planning.discover import Catalog, eval_files
 
 _DECORATED = re.compile(r"^@(evalfleet\.)?define_(score_)?eval\b", re.MULTILINE)

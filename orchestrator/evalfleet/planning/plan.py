@@ -37,7 +37,7 @@ from evalfleet.ports import AdapterFactory, Spawner
 class PlanTools:
     """What planning reaches the outside with. `env` is the environment of commands it runs.
 
-    `kept_bytes` of dataset rows stay in memory between planning and `Plan.cases`; the rest is read again.
+    `kept_bytes` of dataset rows stay in memory as long as the plan; the rest waits in a temporary file.
     """
 
     factories: Mapping[str, AdapterFactory]
@@ -84,7 +84,7 @@ class Plan:
         return len(self.evals) * self.experiment.repetitions
 
     def cases(self) -> Iterator[Case]:
-        """Every Case in planned order, one at a time; each call gives the same. May read dataset files again."""
+        """Every Case in planned order, one at a time; each call gives the same."""
         return expand(self._identities, self.evals, self.experiment.repetitions)
 
     def actions(self, history: History, cases: Iterable[Case] | None = None) -> Iterator[Action]:

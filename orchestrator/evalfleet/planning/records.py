@@ -1,4 +1,4 @@
-"""Records of JSONL, CSV, JSON and YAML files, each with its line and a position to read it again from.
+"""Records of JSONL, CSV, JSON and YAML files, each with its line.
 
 JSONL and CSV stream: a file of any size holds one record in memory. JSON and YAML are read whole.
 """
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol, TypeAlias, cast
+from typing import Any, BinaryIO, Literal, TypeAlias, cast
 
 from pydantic import BaseModel
 
@@ -19,7 +19,7 @@ from evalfleet.errors import DefinitionError, Problem
 from evalfleet.planning import csv_records, finite, yaml_source
 from evalfleet.planning.typed import Typed
 
-Format: TypeAlias = Literal["jsonl", "csv", "json", "yaml"]
+TextFormat: TypeAlias = Literal["jsonl", "csv", "json", "yaml"]
 
 _BOM = b"\xef\xbb\xbf"
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
@@ -27,37 +27,26 @@ _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One row as written: `position` finds it again, `line` counts from 1."""
+    """One row as written; `line` counts from 1, rows of tables where there are no lines."""
 
-    position: int
     line: int
     value: Mapping[str, Any]
-
-
-class RecordFile(Protocol):
-    """An open data file."""
-
-    def __iter__(self) -> Iterator[Record | Problem]:
-        """Every record in order, or what is wrong with it. Nothing follows a problem that hides what comes next."""
-        ...
-
-    def at(self, position: int) -> Record | Problem:
-        """The record at a position that iterating gave."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFormat:
     """How a file is to be read. `model` gives untyped YAML scalars their types."""
 
-    format: Format
+    format: TextFormat
     encoding: str = "utf-8"
     delimiter: str = ","
     model: type[BaseModel] | None = None
 
 
-def open_records(stream: BinaryIO, path: Path, how: FileFormat) -> RecordFile:
-    """The records of an open file. Raises DefinitionError when the file as a whole can't be read."""
+def read_records(stream: BinaryIO, path: Path, how: FileFormat) -> Iterator[Record | Problem]:
+    """Every record of an open file in order, or what is wrong with it. Nothing follows a problem that hides what
+    comes next. Raises DefinitionError when the file as a whole can't be read.
+    """
     start = stream.read(3)
     if start[:2] in _UTF16_BOMS:
         message = "the file is UTF-16: save it as UTF-8"
@@ -65,13 +54,13 @@ def open_records(stream: BinaryIO, path: Path, how: FileFormat) -> RecordFile:
     begin = 3 if how.encoding == "utf-8" and start == _BOM else 0
     stream.seek(begin)
     if how.format == "jsonl":
-        return _Jsonl(stream, path, how.encoding, begin)
+        return _jsonl(stream, path, how.encoding)
     if how.format == "csv":
-        return _Csv(stream, path, how, begin)
+        return iter(_Csv(stream, path, how))
     text = _decode(stream.read(), path, 1, begin, how.encoding)
     if isinstance(text, Problem):
         raise DefinitionError(text.code, [text])
-    return _Whole(_json_rows(text, path) if how.format == "json" else _yaml_rows(text, path, how.model))
+    return iter(_json_rows(text, path) if how.format == "json" else _yaml_rows(text, path, how.model))
 
 
 class DuplicateKey(ValueError):
@@ -87,35 +76,23 @@ def parse_json(text: str) -> Any:
     return json.loads(text, object_pairs_hook=_distinct, parse_float=_float, parse_constant=_constant)
 
 
-class _Jsonl:
+def _jsonl(stream: BinaryIO, path: Path, encoding: str) -> Iterator[Record | Problem]:
     """One JSON object a line; blank lines are skipped."""
-
-    def __init__(self, stream: BinaryIO, path: Path, encoding: str, begin: int) -> None:
-        self._stream, self._path, self._encoding, self._begin = stream, path, encoding, begin
-
-    def __iter__(self) -> Iterator[Record | Problem]:
-        position = self._stream.seek(self._begin)
-        for line, raw in enumerate(self._stream, start=1):
-            if raw.strip():
-                yield self._record(raw, position, line)
-            position += len(raw)
-
-    def at(self, position: int) -> Record | Problem:
-        self._stream.seek(position)
-        return self._record(self._stream.readline(), position, 0)
-
-    def _record(self, raw: bytes, position: int, line: int) -> Record | Problem:
-        text = _decode(raw, self._path, line, position, self._encoding)
-        return text if isinstance(text, Problem) else _json_record(text.rstrip("\r\n"), self._path, position, line)
+    offset = stream.tell()
+    for line, raw in enumerate(stream, start=1):
+        if raw.strip():
+            text = _decode(raw, path, line, offset, encoding)
+            yield text if isinstance(text, Problem) else _json_record(text.rstrip("\r\n"), path, line)
+        offset += len(raw)
 
 
 class _Csv:
     """A header, then one record a row; every cell is text."""
 
-    def __init__(self, stream: BinaryIO, path: Path, how: FileFormat, begin: int) -> None:
+    def __init__(self, stream: BinaryIO, path: Path, how: FileFormat) -> None:
         self._stream, self._path, self._how = stream, path, how
         self._header: list[str] | None = None
-        self._body = stream.seek(begin)
+        self._body = stream.tell()
         self._line = 1
         self._read_header()
 
@@ -126,10 +103,6 @@ class _Csv:
             yield found
             if span.unclosed is not None:
                 return
-
-    def at(self, position: int) -> Record | Problem:
-        self._stream.seek(position)
-        return self._record(next(csv_records.spans(self._stream, self._how.delimiter, 0)))
 
     def _read_header(self) -> None:
         span = next(csv_records.spans(self._stream, self._how.delimiter, 1), None)
@@ -157,7 +130,7 @@ class _Csv:
                 span.line,
                 hint,
             )
-        return Record(span.position, span.line, dict(zip(header, cells, strict=True)))
+        return Record(span.line, dict(zip(header, cells, strict=True)))
 
     def _cells(self, span: csv_records.Span) -> list[str] | Problem:
         if span.unclosed is not None:
@@ -176,20 +149,7 @@ class _Csv:
         return Problem("INVALID_CSV", message, str(self._path), line, hint=hint)
 
 
-class _Whole:
-    """Records that were read at once; a position is an index."""
-
-    def __init__(self, rows: list[Record | Problem]) -> None:
-        self._rows = rows
-
-    def __iter__(self) -> Iterator[Record | Problem]:
-        return iter(self._rows)
-
-    def at(self, position: int) -> Record | Problem:
-        return self._rows[position]
-
-
-def _json_record(text: str, path: Path, position: int, line: int) -> Record | Problem:
+def _json_record(text: str, path: Path, line: int) -> Record | Problem:
     try:
         value = parse_json(text)
     except DuplicateKey as error:
@@ -200,12 +160,12 @@ def _json_record(text: str, path: Path, position: int, line: int) -> Record | Pr
         return Problem("INVALID_JSON", f"not valid JSON: {error.msg}", str(path), line, error.colno)
     except (RecursionError, ValueError) as error:
         return Problem("INVALID_JSON", f"not readable JSON: {_reason(error)}", str(path), line)
-    return _as_record(value, path, position, line)
+    return _as_record(value, path, line)
 
 
-def _as_record(value: Any, path: Path, position: int, line: int) -> Record | Problem:
+def _as_record(value: Any, path: Path, line: int) -> Record | Problem:
     if isinstance(value, dict):
-        return Record(position, line, cast("dict[str, Any]", value))
+        return Record(line, cast("dict[str, Any]", value))
     return Problem("INVALID_ROW", f"a row is an object, not {type(value).__name__}", str(path), line)
 
 
@@ -231,7 +191,7 @@ def _json_rows(text: str, path: Path) -> list[Record | Problem]:
             return [*rows, Problem("INVALID_JSON", message, str(path), error.lineno, error.colno)]
         except (RecursionError, ValueError) as error:
             return [*rows, Problem("INVALID_JSON", f"not readable JSON: {_reason(error)}", str(path), place.line)]
-        rows.append(_as_record(value, path, len(rows), place.line))
+        rows.append(_as_record(value, path, place.line))
         place.move(end)
     place.skip()
     if place.index < len(text):
@@ -277,7 +237,7 @@ def _yaml_rows(text: str, path: Path, model: type[BaseModel] | None) -> list[Rec
         typed = Typed(source)
         row = yaml_source.resolve(item) if model is None else typed.model(item, model, (index,))
         rows.extend(typed.problems)
-        rows.append(_as_record(row, path, index, place.line if place else 1))
+        rows.append(_as_record(row, path, place.line if place else 1))
     return rows
 
 

@@ -1,17 +1,18 @@
-"""The selected Evals of a plan, in planned order: rows are read from their files again, not kept as objects."""
+"""The selected Evals of a plan, in planned order, with their rows."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from evalfleet.errors import DefinitionError, Problem
 from evalfleet.model.definition import EvalDefinition
-from evalfleet.planning.dataset import Dataset, RowReader
+from evalfleet.planning.choosing import Row
+from evalfleet.planning.dataset import Dataset
 from evalfleet.planning.expand import SelectedEval, content_key, planned_order
+from evalfleet.planning.kept_rows import KeptRows
 from evalfleet.planning.select import Selector
 
 #: This many wrong rows of one dataset are enough to report.
@@ -20,26 +21,22 @@ MAX_PROBLEMS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetRecord:
-    """A dataset as a run records it: `uri` is relative to the project, `rows` counts all rows of the file."""
+    """A dataset as a run records it: `uri` is relative to the project, with the split of a table as its fragment;
+    `rows` counts all rows, `files` are what it consists of."""
 
     uri: str
     sha256: str
     rows: int
+    files: tuple[Path, ...]
 
 
-@dataclass(slots=True)
-class _Rows:
-    """The selected rows of one dataset: position, index in the file, and the rows themselves while they fit."""
-
-    positions: array[int] = field(default_factory=lambda: array("Q"))
-    indices: array[int] = field(default_factory=lambda: array("Q"))
-    kept: list[tuple[str, bytes]] | None = field(default_factory=list[tuple[str, bytes]])
-    sha256: str = ""
+#: In the place of a row's number, for an Eval without a dataset.
+_NO_ROW = 2**64 - 1
 
 
 @dataclass(slots=True)
 class _Found:
-    """Selected Evals in the order they were found: definition, row of its dataset, content key."""
+    """Selected Evals in the order they were found: definition, number of its row, content key."""
 
     owners: array[int] = field(default_factory=lambda: array("L"))
     rows: array[int] = field(default_factory=lambda: array("Q"))
@@ -52,10 +49,9 @@ class _Found:
 
 
 class SelectedEvals:
-    """Selected Evals in planned order. Iterating gives the same each time, or raises DefinitionError
-    (`DATASET_CHANGED`) when a file is not what was scanned."""
+    """Selected Evals in planned order. Iterating gives the same each time, whatever becomes of the files."""
 
-    def __init__(self, definitions: Sequence[EvalDefinition], rows: Mapping[int, _Rows]) -> None:
+    def __init__(self, definitions: Sequence[EvalDefinition], rows: KeptRows) -> None:
         self._definitions = definitions
         self._rows = rows
         self._owner = array("L")
@@ -79,36 +75,21 @@ class SelectedEvals:
         return tuple(self._definitions[index] for index in sorted(set(self._owner)))
 
     def __iter__(self) -> Iterator[SelectedEval]:
-        with ExitStack() as stack:
-            readers: dict[int, RowReader] = {}
-            for place, owner in enumerate(self._owner):
-                definition = self._definitions[owner]
-                eval_id, data = definition.id, None
-                if owner in self._rows:
-                    name, data = self._read(owner, self._row[place], readers, stack)
-                    eval_id = f"{eval_id}/{name}"
-                yield SelectedEval(
-                    definition=definition.id,
-                    eval_id=eval_id,
-                    style=definition.style,
-                    row=data,
-                    occurrence=self._occurrences.get(place, 0),
-                    tags=definition.tags,
-                    external=definition.external,
-                )
-
-    def _read(self, owner: int, row: int, readers: dict[int, RowReader], stack: ExitStack) -> tuple[str, bytes]:
-        rows = self._rows[owner]
-        if rows.kept is not None:
-            return rows.kept[row]
-        if owner not in readers:
-            dataset: Dataset = self._definitions[owner].rows
-            if dataset.sha256() != rows.sha256:
-                message = "the dataset changed while the run was being planned: plan again"
-                raise DefinitionError("DATASET_CHANGED", [Problem("DATASET_CHANGED", message, str(dataset.path))])
-            readers[owner] = stack.enter_context(dataset.reading())
-        found = readers[owner].at(rows.positions[row], rows.indices[row])
-        return found.id, found.data
+        for place, (owner, row) in enumerate(zip(self._owner, self._row, strict=True)):
+            definition = self._definitions[owner]
+            eval_id, data = definition.id, None
+            if row != _NO_ROW:
+                name, data = self._rows[row]
+                eval_id = f"{eval_id}/{name}"
+            yield SelectedEval(
+                definition=definition.id,
+                eval_id=eval_id,
+                style=definition.style,
+                row=data,
+                occurrence=self._occurrences.get(place, 0),
+                tags=definition.tags,
+                external=definition.external,
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +106,7 @@ def scan(
 ) -> Scan:
     """Read each dataset that the selection can reach, once: check its rows, record it, order what is selected.
 
-    Selected rows stay in memory up to `kept_bytes` in all; those of a dataset that goes beyond are read again.
+    Selected rows stay in memory up to `kept_bytes` in all; the others wait in a temporary file.
     """
     scanner = _Scanner(selector, project, allow_empty=allow_empty, kept_bytes=kept_bytes)
     for index, definition in enumerate(definitions):
@@ -142,8 +123,7 @@ class _Scanner:
         self._selector = selector
         self._project = project
         self._allow_empty = allow_empty
-        self._room = kept_bytes
-        self.rows: dict[int, _Rows] = {}
+        self.rows = KeptRows(kept_bytes)
         self.found = _Found()
         self.records: list[DatasetRecord] = []
         self.problems: list[Problem] = []
@@ -158,41 +138,50 @@ class _Scanner:
             except DefinitionError as error:
                 self.problems.extend(error.problems)
         elif self._selector.admits(definition.id):
-            self.found.add(index, 0, content_key(definition.id, None))
+            self.found.add(index, _NO_ROW, content_key(definition.id, None))
 
     def _add_rows(self, index: int, definition: str, dataset: Dataset) -> None:
-        rows = _Rows(sha256=dataset.sha256())
+        digest = dataset.sha256()
         problems: list[Problem] = []
-        total = 0
-        for found in dataset.checked_rows():
+        counted = _Counted(dataset.checked_rows())
+        chosen = 0
+        for found in dataset.choose(iter(counted)):
             if isinstance(found, Problem):
                 problems.append(found)
                 if len(problems) == MAX_PROBLEMS:
                     break
                 continue
-            total += 1
+            chosen += 1
             if self._selector.admits(f"{definition}/{found.id}"):
-                self.found.add(index, len(rows.positions), content_key(definition, found.data))
-                rows.positions.append(found.position)
-                rows.indices.append(found.index)
-                self._keep(rows, found.id, found.data)
-        if not total and not problems and not self._allow_empty:
-            problems.append(Problem("EMPTY_DATASET", "no case is selected: the dataset has no rows", str(dataset.path)))
+                self.found.add(index, self.rows.add(found.id, found.data), content_key(definition, found.data))
+        if not chosen and not problems and not self._allow_empty:
+            why = f"its filter leaves none of {counted.rows} rows" if counted.rows else "the dataset has no rows"
+            problems.append(Problem("EMPTY_DATASET", f"no case is selected: {why}", str(dataset.path)))
         self.problems.extend(problems)
-        self.rows[index] = rows
-        self.records.append(DatasetRecord(uri=_uri(dataset.path, self._project), sha256=rows.sha256, rows=total))
-
-    def _keep(self, rows: _Rows, name: str, data: bytes) -> None:
-        if rows.kept is None:
-            return
-        self._room -= len(name) + len(data)
-        if self._room >= 0:
-            rows.kept.append((name, data))
-        else:
-            self._room += len(name) + len(data) + sum(len(one) + len(other) for one, other in rows.kept)
-            rows.kept = None
+        files = dataset.files()
+        record = DatasetRecord(
+            uri=_uri(dataset, self._project),
+            sha256=digest,
+            rows=counted.rows,
+            files=tuple(file.resolve() for file in (*files.rows, *files.described_by)),
+        )
+        self.records.append(record)
 
 
-def _uri(path: Path, project: Path) -> str:
-    resolved = path.resolve()
-    return resolved.relative_to(project).as_posix() if resolved.is_relative_to(project) else resolved.as_uri()
+class _Counted:
+    """Counts the rows that pass."""
+
+    def __init__(self, found: Iterator[Row | Problem]) -> None:
+        self._found = found
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[Row | Problem]:
+        for item in self._found:
+            self.rows += isinstance(item, Row)
+            yield item
+
+
+def _uri(dataset: Dataset, project: Path) -> str:
+    resolved = dataset.path.resolve()
+    uri = resolved.relative_to(project).as_posix() if resolved.is_relative_to(project) else resolved.as_uri()
+    return uri if dataset.split is None else f"{uri}#{dataset.split}"

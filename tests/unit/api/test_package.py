@@ -7,6 +7,8 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 
 from evalfleet.api import package
@@ -85,6 +87,22 @@ async def test_a_dataset_travels_even_from_a_folder_that_is_left_out(tmp_path: P
     with zipfile.ZipFile(tmp_path / "project.zip") as archive:
         assert ".venv/rows.jsonl" in archive.namelist()
         assert ".venv/lib/big.py" not in archive.namelist()
+
+
+async def test_a_dataset_of_many_files_travels_with_what_describes_it(tmp_path: Path) -> None:
+    project = written(tmp_path / "project")
+    eval_file = project / "evals/echo.eval.py"
+    text = eval_file.read_text(encoding="utf-8")
+    eval_file.write_text(
+        text.replace('jsonl("rows.jsonl", id="id")', 'huggingface("../.venv/saved")'), encoding="utf-8"
+    )
+    saved = project / ".venv/saved"
+    saved.mkdir()
+    parquet.write_table(pa.table({"id": ["a"]}), saved / "rows.parquet")
+    (saved / "state.json").write_text('{"_data_files": [{"filename": "rows.parquet"}]}', encoding="utf-8")
+    write_package(*await planned(project), tmp_path / "project.zip")
+    with zipfile.ZipFile(tmp_path / "project.zip") as archive:
+        assert {".venv/saved/rows.parquet", ".venv/saved/state.json"} <= set(archive.namelist())
 
 
 async def test_a_dataset_outside_of_the_project_cannot_travel(tmp_path: Path) -> None:
