@@ -48,22 +48,24 @@ def server_process(server: Server) -> psutil.Process:
 
 
 async def test_a_server_killed_with_everything_starts_again_though_nobody_reaps_the_dead(tmp_path: Path) -> None:
-    parent = client(tmp_path, sys.executable, str(_WITHOUT_REAPING))
-    await up(parent)
     server = Server.below(tmp_path)
-    async with embedded(settings(tmp_path)) as url:
-        await execute(url, "CREATE TABLE kept AS SELECT 42 AS n")
-    dead = server_process(server)
-    adopting = psutil.Process(parent.pid)
-    adopting.children()[0].kill()  # the client: while it lives it reaps what it started
-    await until(lambda: dead in adopting.children())
-    for process in adopting.children(recursive=True):
-        process.kill()
-    await until(lambda: dead.status() == psutil.STATUS_ZOMBIE)
-    async with embedded(settings(tmp_path)) as url:
-        assert await one(url, "SELECT n FROM kept") == (42,)
-        assert dead.status() == psutil.STATUS_ZOMBIE, "it was started beside the zombie, not after it"
-    await leave(parent, signal.SIGKILL)
+    parent = client(tmp_path, sys.executable, str(_WITHOUT_REAPING))
+    try:
+        await up(parent)
+        async with embedded(settings(tmp_path)) as url:
+            await execute(url, "CREATE TABLE kept AS SELECT 42 AS n")
+        dead = server_process(server)
+        adopting = psutil.Process(parent.pid)
+        adopting.children()[0].kill()  # the client: while it lives it reaps what it started
+        await until(lambda: dead in adopting.children())
+        for process in adopting.children(recursive=True):
+            process.kill()
+        await until(lambda: dead.status() == psutil.STATUS_ZOMBIE)
+        async with embedded(settings(tmp_path)) as url:
+            assert await one(url, "SELECT n FROM kept") == (42,)
+            assert dead.status() == psutil.STATUS_ZOMBIE, "it was started beside the zombie, not after it"
+    finally:
+        await leave(parent, signal.SIGKILL)
     assert await gone_within(server, 6.0)
 
 
