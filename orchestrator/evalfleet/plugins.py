@@ -111,6 +111,11 @@ def ray_engine() -> ModuleType:
         raise InfrastructureError(f"Ray can't be imported here: {error}") from error
 
 
+def schema_match() -> ModuleType:
+    """`evalfleet.assertions.schema_match`, whose libraries only who asks for structured data pays for."""
+    return importlib.import_module("evalfleet.assertions.schema_match")
+
+
 def ray_jobs(address: str) -> object:
     """The `RayJobs` of the cluster whose dashboard is at `address`.
 

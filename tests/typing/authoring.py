@@ -53,6 +53,15 @@ async def rows(t: T, row: Row) -> None:
     t.check(turn.reply, equals(row.expected)).gate()
 
 
+@define_eval(description="Structured answers, by their type")
+async def structured(t: T) -> None:
+    turn = await t.send("Which row?", output=Row)
+    assert_type(turn.data.value, Row)
+    turn.output_equals({"prompt": "a", "expected": "b"})
+    by_schema = await t.send("Which row?", output={"type": "object"})
+    t.check(by_schema.data, json_match({"prompt": "a"}))
+
+
 @define_score_eval(sandbox=SandboxSpec(files="fixture/", setup=("true",)))
 async def scored(t: ScoreT) -> None:
     await t.send("Fix it.")
@@ -64,6 +73,7 @@ def plain(t: SyncT) -> None:
     turn = t.send("What's the weather?")
     turn.called_tool(tool_match("get_weather", input=json_match({"city": "Brooklyn"})).exactly(1))
     t.check(t.reply, includes("sunny")).optional()
+    assert_type(t.send("And which row?", output=Row).data.value, Row)
     turn.succeeded().or_stop()
 
 

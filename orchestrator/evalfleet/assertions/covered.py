@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, SupportsIndex
+from typing import Any, Generic, SupportsIndex, TypeVar
 
 from evalfleet.model.coverage import Channel, CoverageEntry
 
@@ -57,50 +57,70 @@ class CoveredValue:
     What is reached through `[...]` or an attribute carries the same coverage.
     """
 
-    value: Any
+    seen: Any
     channel: Channel
     entry: CoverageEntry
 
+    @property
+    def value(self) -> Any:
+        """The value without its coverage."""
+        return self.seen
+
     def __getitem__(self, key: Any) -> Any:
-        return covered(self.value[key], self.channel, self.entry)
+        return covered(self.seen[key], self.channel, self.entry)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in CoveredValue.__slots__:
             raise AttributeError(name)
-        return covered(getattr(self.value, name), self.channel, self.entry)
+        return covered(getattr(self.seen, name), self.channel, self.entry)
 
     def __iter__(self) -> Iterator[Any]:
-        return (covered(item, self.channel, self.entry) for item in self.value)
+        return (covered(item, self.channel, self.entry) for item in self.seen)
 
     def __len__(self) -> int:
-        return len(self.value)
+        return len(self.seen)
 
     def __contains__(self, item: object) -> bool:
-        return item in self.value
+        return item in self.seen
 
     def __bool__(self) -> bool:
-        return bool(self.value)
+        return bool(self.seen)
 
     def __eq__(self, other: object) -> bool:
-        return bool(self.value == plain(other))
+        return bool(self.seen == plain(other))
 
     def __lt__(self, other: Any) -> bool:
-        return self.value < plain(other)
+        return self.seen < plain(other)
 
     def __le__(self, other: Any) -> bool:
-        return self.value <= plain(other)
+        return self.seen <= plain(other)
 
     def __gt__(self, other: Any) -> bool:
-        return self.value > plain(other)
+        return self.seen > plain(other)
 
     def __ge__(self, other: Any) -> bool:
-        return self.value >= plain(other)
+        return self.seen >= plain(other)
 
     def __hash__(self) -> int:
-        return hash(self.value)
+        return hash(self.seen)
 
     def __str__(self) -> str:
-        return str(self.value)
+        return str(self.seen)
+
+
+M = TypeVar("M")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CoveredModel(CoveredValue, Generic[M]):
+    """Structured data that was asked for by a schema: JSON as a subject, and by its type as `value`."""
+
+    read: Callable[[], M]
+
+    @property
+    def value(self) -> M:
+        """The data by its type. What does not fit its schema ends the test body as a failed gate."""
+        return self.read()
 
 
 def covered(value: Any, channel: Channel, entry: CoverageEntry) -> CoveredStr | CoveredValue:
@@ -117,10 +137,10 @@ def unwrap(value: Any) -> tuple[Any, Channel | None, CoverageEntry | None]:
     if isinstance(value, CoveredStr):
         return str(value), value.channel, value.entry
     if isinstance(value, CoveredValue):
-        return value.value, value.channel, value.entry
+        return value.seen, value.channel, value.entry
     return value, None, None
 
 
 def plain(value: Any) -> Any:
     """The value without its coverage."""
-    return value.value if isinstance(value, CoveredValue) else value
+    return value.seen if isinstance(value, CoveredValue) else value

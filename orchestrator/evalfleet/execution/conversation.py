@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
+
+from pydantic import BaseModel
 
 from evalfleet.assertions.covered import CoveredStr, CoveredValue, covered
+from evalfleet.assertions.json_match import as_match
 from evalfleet.assertions.match import Match
 from evalfleet.execution.handles import Assertion, SyncAssertion
 from evalfleet.execution.input_requests import RequestFilter, response_input, response_to_all
@@ -16,6 +19,7 @@ from evalfleet.execution.inputs import OutputSchema, text_input
 from evalfleet.execution.ledger import Snapshot
 from evalfleet.execution.scoped import Author, H, Scoped
 from evalfleet.execution.sessions import SessionLine
+from evalfleet.execution.structured import AskedOutput, StructuredTurn, asked_for, turn_handle
 from evalfleet.execution.threads import Bridge
 from evalfleet.execution.turn_handle import TurnHandle, read_reply
 from evalfleet.model.assertion import ScopeKind
@@ -23,6 +27,8 @@ from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, worst
 from evalfleet.model.events import MISSING, Event, InputRequested
 from evalfleet.model.turn import InputFile, InputResponse, TurnInput, TurnRecord
 from evalfleet.model.usage import Usage
+
+M = TypeVar("M", bound=BaseModel)
 
 
 class Conversation(Scoped[H]):
@@ -71,12 +77,15 @@ class Conversation(Scoped[H]):
         prompt: str | Match | None = None,
         action: str | Match | None = None,
         options: Sequence[str] | None = None,
+        input: Any = None,
     ) -> InputRequested:
-        """The one pending request that fits; `options` are all its option ids, in any order.
+        """The one pending request that fits: `options` are all its option ids in any order, `input` a matcher on what
+        the action would get, or what `json_match` takes.
 
         Recorded as a gate: with none or several, the test body ends and the attempt fails.
         """
-        wanted = RequestFilter(request_id, prompt, action, None if options is None else frozenset(options))
+        match = None if input is None else as_match(input, "require_input_request input")
+        wanted = RequestFilter(request_id, prompt, action, None if options is None else frozenset(options), match)
         return self.author.ledger.require_request(wanted, self.pending_requests, self._last())
 
     def _turns(self) -> Sequence[TurnRecord]:
@@ -95,14 +104,31 @@ class SessionHandle(Conversation[Assertion]):
 
     __slots__ = ()
 
+    @overload
+    def send(
+        self, text: str, *, files: Sequence[InputFile] = (), output: type[M]
+    ) -> Coroutine[Any, Any, StructuredTurn[Assertion, M]]: ...
+
+    @overload
+    def send(
+        self, text: str, *, files: Sequence[InputFile] = (), output: Mapping[str, Any]
+    ) -> Coroutine[Any, Any, StructuredTurn[Assertion, Any]]: ...
+
+    @overload
+    def send(
+        self, text: str, *, files: Sequence[InputFile] = (), output: None = None
+    ) -> Coroutine[Any, Any, TurnHandle[Assertion]]: ...
+
     def send(
         self, text: str, *, files: Sequence[InputFile] = (), output: OutputSchema | None = None
     ) -> Coroutine[Any, Any, TurnHandle[Assertion]]:
-        """Send `text` and wait for the turn. `output` asks the agent for structured data by a schema.
+        """Send `text` and wait for the turn.
 
-        Raises AuthoringError when a send of this session is in flight, AttemptFailure when no turn came back.
+        `output`, a pydantic model or a JSON Schema, asks the agent for structured data, which is then held against
+        it: `turn.data.value` is the model. Raises AuthoringError when a send of this session is in flight,
+        AttemptFailure when no turn came back.
         """
-        return self.author.state.promise(self._exchange(text_input(text, files, output)))
+        return self.author.state.promise(self._exchange(text_input(text, files, output), asked_for(output)))
 
     def send_file(self, path: str | Path, text: str = "") -> Coroutine[Any, Any, TurnHandle[Assertion]]:
         """Send a file, whose path is relative to the eval file, with an optional text."""
@@ -116,8 +142,8 @@ class SessionHandle(Conversation[Assertion]):
         """Answer every pending request with the same option."""
         return self.author.state.promise(self._exchange(response_to_all(self.pending_requests, option_id)))
 
-    async def _exchange(self, given: TurnInput) -> TurnHandle[Assertion]:
-        return TurnHandle(self.author, await self.line.send(given))
+    async def _exchange(self, given: TurnInput, asked: AskedOutput | None = None) -> TurnHandle[Assertion]:
+        return turn_handle(self.author, await self.line.send(given), asked)
 
     async def _send_file(self, path: str | Path, text: str) -> TurnHandle[Assertion]:
         return await self._exchange(await _file_input(self.author.state.job.folder / path, text))
@@ -132,11 +158,24 @@ class SyncSessionHandle(Conversation[SyncAssertion]):
         super().__init__(author, line)
         self.bridge = bridge
 
+    @overload
+    def send(
+        self, text: str, *, files: Sequence[InputFile] = (), output: type[M]
+    ) -> StructuredTurn[SyncAssertion, M]: ...
+
+    @overload
+    def send(
+        self, text: str, *, files: Sequence[InputFile] = (), output: Mapping[str, Any]
+    ) -> StructuredTurn[SyncAssertion, Any]: ...
+
+    @overload
+    def send(self, text: str, *, files: Sequence[InputFile] = (), output: None = None) -> TurnHandle[SyncAssertion]: ...
+
     def send(
         self, text: str, *, files: Sequence[InputFile] = (), output: OutputSchema | None = None
     ) -> TurnHandle[SyncAssertion]:
         """Send `text` and wait for the turn; see `SessionHandle.send`."""
-        return self._exchange(text_input(text, files, output))
+        return self._exchange(text_input(text, files, output), asked_for(output))
 
     def send_file(self, path: str | Path, text: str = "") -> TurnHandle[SyncAssertion]:
         """Send a file, whose path is relative to the eval file, with an optional text."""
@@ -150,8 +189,8 @@ class SyncSessionHandle(Conversation[SyncAssertion]):
         """Answer every pending request with the same option."""
         return self._exchange(response_to_all(self.pending_requests, option_id))
 
-    def _exchange(self, given: TurnInput) -> TurnHandle[SyncAssertion]:
-        return TurnHandle(self.author, self.bridge.call(self.line.send(given)))
+    def _exchange(self, given: TurnInput, asked: AskedOutput | None = None) -> TurnHandle[SyncAssertion]:
+        return turn_handle(self.author, self.bridge.call(self.line.send(given)), asked)
 
 
 async def _file_input(path: Path, text: str) -> TurnInput:

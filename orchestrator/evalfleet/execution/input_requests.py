@@ -23,6 +23,7 @@ class RequestFilter:
     prompt: str | Match | None = None
     action: str | Match | None = None
     options: frozenset[str] | None = None
+    input: Match | None = None
 
     def describe(self) -> Any:
         parts = {
@@ -30,6 +31,7 @@ class RequestFilter:
             "prompt": self.prompt.describe() if isinstance(self.prompt, Match) else self.prompt,
             "action": self.action.describe() if isinstance(self.action, Match) else self.action,
             "options": None if self.options is None else sorted(self.options),
+            "input": self.input.describe() if self.input else None,
         }
         return {"criterion": "require_input_request"} | {key: part for key, part in parts.items() if part is not None}
 
@@ -39,6 +41,7 @@ class RequestFilter:
             and _fits(self.prompt, request.prompt)
             and _fits(self.action, request.action)
             and self.options in (None, frozenset(option.id for option in request.options))
+            and (self.input is None or evaluate_now(self.input, request.input).holds)
         )
 
     def outcome(

@@ -32,4 +32,6 @@ def text_input(text: str, files: Sequence[InputFile], output: OutputSchema | Non
 def _schema(output: OutputSchema | None) -> Mapping[str, Any] | None:
     if output is None or isinstance(output, Mapping):
         return output
+    if not (isinstance(output, type) and issubclass(output, BaseModel)):  # pyright: ignore[reportUnnecessaryIsInstance] - as above
+        raise AuthoringError(f"output takes a pydantic model or a JSON Schema, not {output!r:.80}", INVALID_SEND)
     return output.model_json_schema()

@@ -124,12 +124,16 @@ class Ledger:
         self.state.check_open(f"{name}()")
         with self._telling():
             found = [request for request in pending if wanted.fits(request)]
-        entry = Entry(name, None, None, GROUPS.get(), caller(2), wanted.describe(), gate=True)
-        entry.outcome = wanted.outcome(found, pending, last)
-        self.entries.append(entry)
-        if not entry.outcome.holds:
-            raise self.state.latch(BodyStopped())
+        self.decide(name, wanted.describe(), None, wanted.outcome(found, pending, last), 3)
         return found[0]
+
+    def decide(self, name: str, described: Any, subject: Any, outcome: AssertionResult, depth: int) -> None:
+        """Add a gate that is decided already, written `depth` calls further out; ends the body unless it holds."""
+        self.state.check_open(f"{name}()")
+        entry = Entry(name, None, subject, GROUPS.get(), caller(depth), described, gate=True, outcome=outcome)
+        self.entries.append(entry)
+        if not outcome.holds:
+            raise self.state.latch(BodyStopped())
 
     async def settle(self) -> None:
         """Evaluate what is not yet evaluated, in source order."""

@@ -15,6 +15,7 @@ from evalfleet.assertions.probed_asserts import UNSET, parts, probe
 from evalfleet.assertions.snapshot import clip, snapshot
 from evalfleet.errors import describe
 from evalfleet.execution.tracebacks import Place, innermost, is_own
+from evalfleet.execution.unrecorded import Unrecorded
 from evalfleet.model.assertion import AssertionResult, Result
 from evalfleet.model.events import MISSING
 
@@ -91,7 +92,7 @@ class _Values:
                 return value
             case _ if self._kept:
                 kept: Any = self._local.get(self._kept.get(id(node), ""), UNSET)
-                return _UNKNOWN if _is_unset(kept) else kept
+                return _UNKNOWN if _is_unset(kept) or type(kept) is Unrecorded else kept
             case ast.Name(id=name):
                 return self._local.get(name, self._global.get(name, _UNKNOWN))
             case ast.Attribute(value=inner, attr=name):

@@ -35,6 +35,7 @@ from evalfleet.assertions.tools import (
     event_match,
     subagent_match,
 )
+from evalfleet.assertions.values import equals
 from evalfleet.execution.handles import Assertion, Configurable, SyncAssertion
 from evalfleet.execution.ledger import Entry, Ledger, Snapshot, frozen
 from evalfleet.execution.unrecorded import Unrecorded
@@ -154,6 +155,10 @@ class Scoped(ABC, Generic[H]):
         snapshot = self._snapshot()
         criterion = MaxCost(limit, tuple(self._cost(turn) for turn in snapshot.turns))
         return self.author.add("max_cost", criterion, snapshot)
+
+    def output_equals(self, expected: Any) -> H:
+        """The structured answer (the last turn's) equals `expected`, as strictly as `equals` compares."""
+        return self.author.add("output_equals", Check(equals(expected)), frozen(self.data))
 
     def output_matches(self, pattern: Any) -> H:
         """The structured answer (the last turn's) is what `pattern` says: a matcher, or what `json_match` takes."""

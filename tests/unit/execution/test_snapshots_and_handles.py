@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import linecache
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -95,6 +96,8 @@ async def test_every_scoped_assertion_exists_on_t_session_and_turn(attempt: Any)
         ("loaded_skill", lambda s: s.loaded_skill("sql"), Result.MATCHED),
         ("output_matches", lambda s: s.output_matches({"city": "Brooklyn"}), Result.MATCHED),
         ("output_matches", lambda s: s.output_matches({"city": "Queens"}), Result.MISMATCHED),
+        ("output_equals", lambda s: s.output_equals({"n": 1.0, "city": "Brooklyn"}), Result.MATCHED),
+        ("output_equals", lambda s: s.output_equals({"city": "Brooklyn"}), Result.MISMATCHED),
         ("check", lambda s: s.check(s.reply, includes("done")), Result.MATCHED),
     ]
 
@@ -746,6 +749,13 @@ async def test_a_wrong_answer_is_refused_before_anything_is_sent(
         ([APPROVE, NAME], {"request_id": "r2"}, Verdict.PASSED),
         ([APPROVE, NAME], {}, Verdict.FAILED),
         ([APPROVE], {"options": ["yes"]}, Verdict.FAILED),
+        (
+            [replace(APPROVE, input={"path": "/tmp/x", "force": True}), NAME],
+            {"input": {"path": includes("tmp")}},
+            Verdict.PASSED,
+        ),
+        ([replace(APPROVE, input={"path": "/home/x"})], {"input": {"path": includes("tmp")}}, Verdict.FAILED),
+        ([APPROVE], {"input": {}}, Verdict.FAILED),
         ([], {}, Verdict.FAILED),
     ],
 )
