@@ -8,8 +8,10 @@ from pathlib import Path
 from evalfleet.api.handle import RunHandle
 from evalfleet.api.options import DeleteOptions
 from evalfleet.api.session import Session
+from evalfleet.clock import SystemClock
 from evalfleet.model.report import RunInfo, RunProgress
 from evalfleet.store import lifecycle, transfer
+from evalfleet.store.sweep import Swept, sweep
 
 
 async def open_run(prefix: str) -> RunHandle:
@@ -100,10 +102,14 @@ async def import_(file: Path) -> str:
         await session.close()
 
 
-async def collect_garbage(*, tries_older_than: float) -> Sequence[str]:
-    """Delete the runs of `try` that are older than so many days; their ids."""
+async def collect_garbage(*, tries_older_than: float, dry_run: bool = False) -> tuple[Sequence[str], Swept]:
+    """Delete the runs of `try` that are older than so many days, and what no row names in the artifact store.
+
+    Returns the ids of those runs, and what was swept. With `dry_run` nothing is deleted.
+    """
     session = await Session.open()
     try:
-        return await lifecycle.delete_old_tries(session.url, session.artifacts, tries_older_than)
+        tries = await lifecycle.delete_old_tries(session.url, session.artifacts, tries_older_than, dry_run=dry_run)
+        return tries, await sweep(session.url, session.artifacts, SystemClock().wall(), dry_run=dry_run)
     finally:
         await session.close()

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from evalfleet.api.options import CaseFilter, DeleteOptions, PlanOptions, ResumeOptions, SubmitOptions
 from evalfleet.api.preview import Preview
 from evalfleet.model.report import AttemptDetail, AttemptView, CaseView, RunInfo, RunProgress
 from evalfleet.reports.model import ReportModel
 from evalfleet.store.planned import UnfinishedRun
+
+if TYPE_CHECKING:  # what sweeps needs the database's driver, which no command should wait for
+    from evalfleet.store.sweep import Swept
 
 Observer = Callable[[RunProgress], None]
 
@@ -93,8 +96,8 @@ class Api(Protocol):
         """Read an exported run; its id."""
         ...
 
-    async def collect_garbage(self, *, tries_older_than: float) -> Sequence[str]:
-        """Delete runs of `orchestrate try` older than so many days; their ids."""
+    async def collect_garbage(self, *, tries_older_than: float, dry_run: bool) -> tuple[Sequence[str], Swept]:
+        """Delete runs of `orchestrate try` older than so many days, and what no row names; their ids, and that."""
         ...
 
     async def open_run(self, prefix: str) -> RunHandle: ...

@@ -6,7 +6,8 @@ import asyncio
 import itertools
 import os
 import shutil
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
@@ -16,16 +17,33 @@ from evalfleet.model.ids import sha256
 _HEX = frozenset("0123456789abcdef")
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What stands below a prefix: its bytes, and when it was last written, in seconds since the epoch."""
+
+    name: str
+    size: int
+    written: float
+
+
 class _Place(Protocol):
     """Where objects stand. Keys are relative; every method blocks and raises OSError."""
 
-    def exists(self, key: str) -> bool: ...
+    def renew(self, key: str) -> bool:
+        """Whether the object is there and as young as if it had been written now; if not, it has to be."""
+        ...
 
     def write(self, key: str, data: bytes) -> None: ...
 
     def read(self, key: str) -> bytes: ...
 
     def names(self, prefix: str) -> list[str]: ...
+
+    def entries(self, prefix: str) -> Iterator[_Entry]: ...
+
+    def drop(self, key: str, before: float) -> bool:
+        """Remove the object if it is there and was last written before then; whether it was."""
+        ...
 
     def remove(self, prefix: str) -> None: ...
 
@@ -46,7 +64,7 @@ class FileArtifacts:
         key = _key(run, digest)
 
         def work() -> None:
-            if not self._place.exists(key):
+            if not self._place.renew(key):
                 self._place.write(key, data)
 
         await self._do(work, f"write {key}")
@@ -73,6 +91,28 @@ class FileArtifacts:
             if len(name) == 64 and _HEX.issuperset(name):
                 yield name
 
+    async def runs(self) -> list[str]:
+        """The ids of all runs that have a prefix, sorted."""
+        return await self._do(lambda: self._place.names("runs"), "list runs")
+
+    async def old(self, run: str, before: float) -> dict[str, int]:
+        """What the run has that was last written before then, cut-short writes included: bytes by name."""
+        prefix = _prefix(run)
+
+        def work() -> dict[str, int]:
+            return {entry.name: entry.size for entry in self._place.entries(prefix) if entry.written < before}
+
+        return await self._do(work, f"list {prefix}")
+
+    async def discard(self, run: str, names: Iterable[str], before: float) -> list[str]:
+        """Remove those of `names`, as `old` gave them, that nobody wrote again since; the names that are gone."""
+        prefix = _prefix(run)
+
+        def work() -> list[str]:
+            return [name for name in names if self._place.drop(f"{prefix}/{name}", before)]
+
+        return await self._do(work, f"delete from {prefix}")
+
     async def _do(self, work: Any, what: str) -> Any:
         try:
             return await asyncio.to_thread(work)
@@ -90,8 +130,12 @@ class _Local:
     def __init__(self, base: str) -> None:
         self._root = Path(base.removeprefix("file://")).expanduser()
 
-    def exists(self, key: str) -> bool:
-        return (self._root / key).exists()
+    def renew(self, key: str) -> bool:
+        try:
+            os.utime(self._root / key)
+        except FileNotFoundError:
+            return False
+        return True
 
     def write(self, key: str, data: bytes) -> None:
         path = self._root / key
@@ -113,6 +157,25 @@ class _Local:
         directory = self._root / prefix
         return sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
 
+    def entries(self, prefix: str) -> Iterator[_Entry]:
+        directory = self._root / prefix
+        for path in directory.iterdir() if directory.is_dir() else ():
+            try:
+                found = path.stat()
+            except FileNotFoundError:  # a write that has just become an object
+                continue
+            yield _Entry(path.name, found.st_size, found.st_mtime)
+
+    def drop(self, key: str, before: float) -> bool:
+        path = self._root / key
+        try:
+            if path.stat().st_mtime >= before:
+                return False
+            path.unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
     def remove(self, prefix: str) -> None:
         directory = self._root / prefix
         if directory.is_dir():
@@ -132,8 +195,8 @@ class _Remote:
         self._files, root = found
         self._root = PurePosixPath(str(root))
 
-    def exists(self, key: str) -> bool:
-        return bool(self._files.exists(str(self._root / key)))
+    def renew(self, key: str) -> bool:
+        return False  # no store of this kind can do it otherwise than by writing
 
     def write(self, key: str, data: bytes) -> None:
         path = self._root / key
@@ -149,6 +212,21 @@ class _Remote:
         except FileNotFoundError:
             return []
         return sorted(PurePosixPath(path).name for path in found)
+
+    def entries(self, prefix: str) -> Iterator[_Entry]:
+        for name in self.names(prefix):
+            path = str(self._root / prefix / name)
+            yield _Entry(name, int(self._files.size(path)), self._files.modified(path).timestamp())
+
+    def drop(self, key: str, before: float) -> bool:
+        path = str(self._root / key)
+        try:
+            if self._files.modified(path).timestamp() >= before:
+                return False
+            self._files.rm_file(path)
+        except FileNotFoundError:
+            return False
+        return True
 
     def remove(self, prefix: str) -> None:
         if self._files.exists(str(self._root / prefix)):

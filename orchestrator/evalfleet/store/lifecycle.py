@@ -84,6 +84,7 @@ _GROWN = (
     "attempts",
     "settlements",
     "intents",
+    "recordings",
     "cases",
 )
 
@@ -163,9 +164,7 @@ async def delete_run(
         return doomed
 
 
-async def delete_old_tries(
-    url: str, artifacts: ArtifactStore, days: float = 7, *, dry_run: bool = False
-) -> list[str]:
+async def delete_old_tries(url: str, artifacts: ArtifactStore, days: float = 7, *, dry_run: bool = False) -> list[str]:
     """Delete the runs of `try` that are older than `days` and not being worked on; returns their ids."""
     async with await connect(url, autocommit=True) as connection:
         rows = await (await connection.execute(_OLD_TRIES, (days,))).fetchall()

@@ -38,6 +38,7 @@ from evalfleet.reports.classes import class_of
 from evalfleet.reports.model import ReportModel, build_report
 from evalfleet.store.past_costs import PastCost
 from evalfleet.store.planned import UnfinishedRun
+from evalfleet.store.sweep import Swept
 
 
 @dataclass
@@ -209,9 +210,9 @@ class FakeApi:
         self.act("import", file.name)
         return self.known[0].id
 
-    async def collect_garbage(self, *, tries_older_than: float) -> Sequence[str]:
-        self.act("gc", tries_older_than)
-        return [run.id for run in self.known]
+    async def collect_garbage(self, *, tries_older_than: float, dry_run: bool) -> tuple[Sequence[str], Swept]:
+        self.act("gc", tries_older_than, dry_run)
+        return [run.id for run in self.known], Swept(objects={"8r": 2, "9r": 1}, size=2048, unknown=("0ther",))
 
     async def open_run(self, prefix: str) -> RunHandle:
         found = [run for run in self.known if run.id.startswith(prefix)]

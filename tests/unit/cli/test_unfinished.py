@@ -76,9 +76,22 @@ def test_import_says_how_to_look_at_the_run(shell: Shell, tmp_path: Path) -> Non
     assert "gone" in shell.err
 
 
-def test_garbage_is_only_what_try_left(shell: Shell) -> None:
+def test_garbage_is_what_try_left_and_what_no_row_names(shell: Shell) -> None:
     assert shell("db", "gc", "--older-than", "2") == 0
-    assert (shell.api.calls, shell.out) == ([("gc", 2.0)], "1 run of `orchestrate try` deleted\n")
+    assert shell.api.calls == [("gc", 2.0, False)]
+    assert shell.out == "1 run of `orchestrate try` deleted\n3 objects without a row deleted, 2,048 bytes\n"
+    assert (
+        shell.err
+        == "left alone: 1 run in the artifact store that this record store does not have (--json names them)\n"
+    )
+    assert shell("db", "gc", "--dry-run") == 0
+    assert shell.api.calls[1:] == [("gc", 7.0, True)]
+    assert shell.out.splitlines()[-1] == "3 objects without a row would be deleted, 2,048 bytes"
+
+
+def test_garbage_for_programs(shell: Shell) -> None:
     assert shell("db", "gc", "--json") == 0
-    assert (shell.api.calls[1:], shell.values) == ([("gc", 7.0)], [{"deleted": ["7f3k2m0q1x"]}])
+    (value,) = shell.values
+    swept = {"objects": {"8r": 2, "9r": 1}, "size": 2048, "unknown": ["0ther"]}
+    assert value == {"deleted": ["7f3k2m0q1x"], **swept, "dry_run": False}
     assert shell("db", "gc", "--older-than", "-1") == 2

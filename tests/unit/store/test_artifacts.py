@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,43 @@ async def test_a_write_that_was_cut_short_is_no_object(tmp_path: Path) -> None:
     await artifacts.put("r1", BODY)
     (tmp_path / "runs" / "r1" / f".{'a' * 64}.7.0").write_bytes(b"half")
     assert await listed(artifacts, "r1") == [sha256(BODY)]
+
+
+FUTURE = 9e12
+
+
+async def test_what_is_old_is_listed_with_its_size_and_discarded(artifacts: FileArtifacts) -> None:
+    assert (await artifacts.runs(), await artifacts.old("r1", FUTURE)) == ([], {})
+    for run, body in (("r1", BODY), ("r1", b"more"), ("r2", BODY)):
+        await artifacts.put(run, body)
+    assert await artifacts.runs() == ["r1", "r2"]
+    assert await artifacts.old("r1", 0.0) == {}
+    assert await artifacts.old("r1", FUTURE) == {sha256(BODY): len(BODY), sha256(b"more"): 4}
+    assert await artifacts.discard("r1", [sha256(BODY)], 0.0) == []
+    assert await artifacts.discard("r1", [sha256(BODY), "a" * 64], FUTURE) == [sha256(BODY)]
+    assert await listed(artifacts, "r1") == [sha256(b"more")]
+    assert await listed(artifacts, "r2") == [sha256(BODY)]
+
+
+async def test_a_write_that_was_cut_short_grows_old_as_well(tmp_path: Path) -> None:
+    artifacts = FileArtifacts(str(tmp_path))
+    await artifacts.put("r1", BODY)
+    cut = tmp_path / "runs" / "r1" / f".{'a' * 64}.7.0"
+    cut.write_bytes(b"half")
+    os.utime(cut, (1e9, 1e9))
+    assert await artifacts.old("r1", 1e9 + 1) == {cut.name: 4}
+    assert await artifacts.discard("r1", [cut.name], 1e9 + 1) == [cut.name]
+    assert not cut.exists()
+
+
+async def test_what_is_put_again_is_young_again(tmp_path: Path) -> None:
+    artifacts = FileArtifacts(str(tmp_path))
+    digest = await artifacts.put("r1", BODY)
+    os.utime(tmp_path / "runs" / "r1" / digest, (1e9, 1e9))
+    assert await artifacts.old("r1", 1e9 + 1) == {digest: len(BODY)}
+    await artifacts.put("r1", BODY)
+    assert await artifacts.old("r1", 1e9 + 1) == {}
+    assert await artifacts.discard("r1", [digest], 1e9 + 1) == []
 
 
 @pytest.mark.parametrize("run", ["", ".", "..", "a/b", "../r1"])

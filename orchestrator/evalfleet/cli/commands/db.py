@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from evalfleet.cli import options
@@ -64,12 +66,25 @@ def url(application: Application) -> None:
     show_default=True,
     help="Days that runs of `orchestrate try` are kept.",
 )
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
 @options.json_option
 @pass_application
-def gc(application: Application, days: float) -> None:
-    """Delete old runs of `orchestrate try` with their evidence. Runs of `orchestrate submit` are never touched."""
-    deleted = application.run(application.api.collect_garbage(tries_older_than=days))
+def gc(application: Application, days: float, dry_run: bool) -> None:
+    """Delete old runs of `orchestrate try` with their evidence, and what dead workers left in the artifact store.
+
+    The latter is what no row of its run names and nobody wrote for a day. Results of `orchestrate submit` are never
+    touched, nor are objects of runs that this record store does not know.
+    """
+    tries, swept = application.run(application.api.collect_garbage(tries_older_than=days, dry_run=dry_run))
     if application.json:
-        application.value({"deleted": list(deleted)})
-    else:
-        application.lines([f"{counted(len(deleted), 'run')} of `orchestrate try` deleted"])
+        application.value({"deleted": list(tries), **asdict(swept), "dry_run": dry_run})
+        return
+    done = "would be deleted" if dry_run else "deleted"
+    objects = counted(sum(swept.objects.values()), "object")
+    application.lines([f"{counted(len(tries), 'run')} of `orchestrate try` {done}"])
+    application.lines([f"{objects} without a row {done}, {counted(swept.size, 'byte')}"])
+    if swept.unknown:
+        unknown = counted(len(swept.unknown), "run")
+        application.note(
+            f"left alone: {unknown} in the artifact store that this record store does not have (--json names them)"
+        )
