@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalfleet.errors import Fenced
-from evalfleet.model.record import AttemptWrite, CommitBatch, Committed, Intent, LostAttempt, SettleWithout
+from evalfleet.model.record import (
+    AttemptWrite,
+    CommitBatch,
+    Committed,
+    Intent,
+    LostAttempt,
+    Recording,
+    SettleWithout,
+)
 from evalfleet.store import write_sql
 from evalfleet.store.binary import HEADER, TRAILER
 from evalfleet.store.connection import Connection
@@ -52,6 +60,11 @@ async def apply(
             await connection.execute(write_sql.OPEN_INTENT, place | _intents(batch.intents))
         if closed := [*batch.closed_intents, *(lost.attempt for lost in batch.lost)]:
             await connection.execute(write_sql.CLOSE_INTENT, (fence.run_key, closed))
+        if batch.recordings:
+            await connection.execute(write_sql.RECORD, place | _recordings(batch.recordings))
+        if batch.spent_recordings:
+            given = (fence.run_key, [*batch.spent_recordings])
+            await connection.execute(write_sql.FORGET_RECORDINGS, given)
         failpoint("after_copy")
     return Committed(row[0], fence.epoch, frozenset(inserted), frozenset(settled), frozenset(settled_cases))
 
@@ -160,6 +173,17 @@ def _intents(intents: Iterable[Intent]) -> dict[str, Any]:
             "workers": lambda one: one.worker,
         },
         intents,
+    )
+
+
+def _recordings(recordings: Iterable[Recording]) -> dict[str, Any]:
+    return _columns(
+        {
+            "attempts": lambda one: one.attempt,
+            "ordinals": lambda one: one.case,
+            "bodies": lambda one: one.body,
+        },
+        recordings,
     )
 
 

@@ -221,6 +221,18 @@ intents = Table(
     Index("intents_open_idx", "run_key", postgresql_where=text("closed_at IS NULL")),
 )
 
+# the evidence of attempts that nothing has judged yet; a row goes with the commit that settles its case
+recordings = Table(
+    "recordings",
+    metadata,
+    of("attempt", BigInteger),
+    now("created_at"),
+    of("run_key", Integer),
+    of("ordinal", Integer),
+    of("body", LargeBinary),
+    PrimaryKeyConstraint("run_key", "ordinal"),
+)
+
 datasets = Table(
     "datasets",
     metadata,

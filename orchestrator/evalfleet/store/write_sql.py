@@ -80,8 +80,9 @@ WHERE run_key = %s AND superseded_at IS NULL GROUP BY 1
 """)
 
 OPEN_INTENTS = _sql("""
-SELECT attempt, ordinal, worker, kind, extract(epoch FROM created_at)::float8
-FROM intents WHERE run_key = %s AND closed_at IS NULL AND epoch < %s ORDER BY attempt
+SELECT attempt, ordinal, worker, kind, extract(epoch FROM created_at)::float8,
+       (SELECT r.ordinal FROM recordings r WHERE r.run_key = i.run_key AND r.ordinal = i.ordinal) IS NOT NULL
+FROM intents i WHERE run_key = %s AND closed_at IS NULL AND epoch < %s ORDER BY attempt
 """)
 
 FENCE = _sql("""
@@ -226,6 +227,16 @@ UPDATE intents SET closed_at = clock_timestamp()
 WHERE run_key = %s AND attempt = ANY(%s::bigint[]) AND closed_at IS NULL
 """)
 
+#: The first recording of a case stays: it is what the next attempt judges.
+RECORD = _sql("""
+INSERT INTO recordings (run_key, attempt, ordinal, body)
+SELECT %(run_key)s, attempt, ordinal, body
+FROM unnest(%(attempts)s::bigint[], %(ordinals)s::integer[], %(bodies)s::bytea[]) AS g (attempt, ordinal, body)
+ON CONFLICT (run_key, ordinal) DO NOTHING
+""")
+
+FORGET_RECORDINGS = _sql("DELETE FROM recordings WHERE run_key = %s AND ordinal = ANY(%s::integer[])")
+
 #: What a commit did whose reply was lost, told by its number.
 WRITTEN = _sql("""
 SELECT attempt, settles FROM attempts
@@ -252,7 +263,8 @@ WITH blocks AS (
     SELECT coalesce(max(commit_seq), 0) AS commit_seq FROM reopenings WHERE run_key = %(run_key)s
 )
 SELECT c.ordinal, c.arm, c.eval_id, c.definition, c.style::text, c.repetition, c.content, c.fingerprint, c.row,
-       c.variants, c.tags, c.external, n.attempts, n.crashes, n.lost, n.last_attempt
+       c.variants, c.tags, c.external, n.attempts, n.crashes, n.lost, n.last_attempt,
+       (SELECT r.ordinal FROM recordings r WHERE r.run_key = %(run_key)s AND r.ordinal = c.ordinal) IS NOT NULL
 FROM (
     SELECT c.*
     FROM blocks b

@@ -145,7 +145,9 @@ class PostgresRecorder:
             cursor = await connection.execute(write_sql.CLAIMED_TALLIES, (run_key,))
             tallies = {str(what): int(cases) for what, cases in await cursor.fetchall()}
             cursor = await connection.execute(write_sql.OPEN_INTENTS, (run_key, epoch))
-            intents = [OpenIntent(a, c, worker, IntentKind(k), at) for a, c, worker, k, at in await cursor.fetchall()]
+            intents = [
+                OpenIntent(a, c, worker, IntentKind(k), *rest) for a, c, worker, k, *rest in await cursor.fetchall()
+            ]
             cursor = await connection.execute("SELECT arm, name FROM arms WHERE run_key = %s", (run_key,))
             self._arms = {int(arm): str(name) for arm, name in await cursor.fetchall()}
         if counted is None:
@@ -254,7 +256,7 @@ async def _refusal(connection: Connection, run_id: str) -> Exception:
 
 def _pending(row: Sequence[Any], arms: Mapping[int, str]) -> PendingCase:
     ordinal, arm, eval_id, definition, style, repetition, content, fingerprint = row[:8]
-    body, variants, tags, external, attempts, crashes, lost, last_attempt = row[8:]
+    body, variants, tags, external, *counts = row[8:]
     case = Case(
         ordinal=ordinal,
         arm=arms[arm],
@@ -269,4 +271,4 @@ def _pending(row: Sequence[Any], arms: Mapping[int, str]) -> PendingCase:
         tags=() if tags is None else tuple(tags),
         external=external,
     )
-    return PendingCase(case, attempts, crashes, lost, last_attempt)
+    return PendingCase(case, *counts)

@@ -1,0 +1,79 @@
+"""The evidence of attempts that wait to be judged: as bytes for the coordinator, and read back by whoever judges."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from evalfleet.errors import StoreError
+from evalfleet.model.record import AttemptEvidence
+from evalfleet.ports import ArtifactStore
+from evalfleet.store.blobs import Packer, reference, to_json
+from evalfleet.store.connection import Connection
+from evalfleet.store.evidence import EvidenceReader
+from evalfleet.store.lifeline import Lifeline
+from evalfleet.store.paging import INLINE_LIMIT
+from evalfleet.store.record_codec import Decoded, decode, encode_event, encode_head
+
+#: Seconds to wait for a store that is away before the attempt is given up and tried again.
+_PATIENCE = 60.0
+
+_FIND = "SELECT body FROM recordings WHERE run_key = %s AND ordinal = %s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What was recorded of an attempt: its evidence, when it began (seconds since the epoch), its seconds, its skip."""
+
+    evidence: Decoded
+    started_at: float
+    duration: float
+    skip_reason: str | None
+
+
+class Recordings:
+    """The recordings of one run. Reads over one connection, made when the first is wanted."""
+
+    def __init__(self, url: str, run_key: int, run: str, artifacts: ArtifactStore) -> None:
+        self._run_key = run_key
+        self._run = run
+        self._artifacts = artifacts
+        self._evidence = EvidenceReader(artifacts)
+        self._lifeline = Lifeline(url, _prepare, _PATIENCE)
+
+    async def encode(self, evidence: AttemptEvidence) -> bytes:
+        """The body of a recording; large ones go to the artifact store.
+
+        Raises AttemptFailure of kind adapter when the evidence is no JSON, StoreError when the artifact store can't
+        be reached.
+        """
+        body = await asyncio.to_thread(_body, evidence)
+        return body if len(body) <= INLINE_LIMIT else reference(await self._artifacts.put(self._run, body))
+
+    async def read(self, ordinal: int) -> Recorded:
+        """The recording of a case. Raises StoreError when there is none or the store stays away."""
+
+        async def work(connection: Connection) -> bytes | None:
+            row = await (await connection.execute(_FIND, (self._run_key, ordinal))).fetchone()
+            return None if row is None else row[0]
+
+        body = await self._lifeline.run(work)
+        if body is None:
+            raise StoreError(f"run {self._run} has no recording of case {ordinal}")
+        (started_at, duration, skip_reason), head, *events = await self._evidence.value(self._run, body)
+        evidence = decode(head, events)
+        return Recorded(evidence=evidence, started_at=started_at, duration=duration, skip_reason=skip_reason)
+
+    async def close(self) -> None:
+        await self._lifeline.close()
+
+
+def _body(evidence: AttemptEvidence) -> bytes:
+    summary = evidence.summary
+    facts = [summary.started_at, summary.duration, summary.skip_reason]
+    streams = [[encode_event(event) for event in turn.events] for turn in evidence.turns]
+    return Packer().pack(to_json([facts, encode_head(evidence), *streams]))
+
+
+async def _prepare(connection: Connection) -> None:
+    await connection.execute("SET default_transaction_read_only = on")
