@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
@@ -15,8 +15,15 @@ from evalfleet.errors import Acceptance, ConfigurationError, SendFailure
 from evalfleet.model.coverage import Coverage
 from evalfleet.model.turn import Turn, TurnInput
 from evalfleet.ports import Adapter, AdapterContext, AgentIdentity, ArmSettings, Session
-from evalfleet_adapters.http_answer import read_answer, session_id
-from evalfleet_adapters.http_mapping import ResponseMapping, Template, placeholders, render
+from evalfleet_adapters.http_answer import read_answer, session_id, still_pending
+from evalfleet_adapters.http_mapping import (
+    AnswerTemplate,
+    FileTemplate,
+    ResponseMapping,
+    Template,
+    placeholders,
+    render,
+)
 from evalfleet_adapters.limits import within_deadline
 from evalfleet_adapters.transport import Outgoing, Patience, Transport, read_json
 
@@ -41,6 +48,15 @@ class HttpOptions(BaseModel):
     )
     request: Template = Field(
         default_factory=lambda: {"text": "${text}", "session": "${session}"}, description="The request body."
+    )
+    file: FileTemplate = Field(
+        None,
+        description="One of `${files}`, of `${name}`, `${media_type}` and `${data_base64}`; all three by default.",
+    )
+    answer: AnswerTemplate = Field(
+        None,
+        description="One of `${responses}`, with `${request_id}`, `${option_id}`, `${text}` and `${answer}`, which is "
+        "either of the two; by default the first three.",
     )
     response: ResponseMapping = Field(default_factory=lambda: ResponseMapping.model_validate({"reply": "reply"}))
     max_retries: int = Field(2, ge=0, description="Repeats of a request that the endpoint surely did not accept.")
@@ -94,10 +110,11 @@ class _HttpSession:
         self._transport = transport
         self._sent = frozenset(placeholders(options.request)) | frozenset(placeholders(options.headers))
         self._index = 0
+        self._pending: frozenset[str] = frozenset()
 
     async def send(self, turn: TurnInput, ctx: AdapterContext) -> Turn:
         self._refuse_what_is_not_mapped(turn)
-        values = _values(turn, self._index, ctx)
+        values = _values(turn, self._index, ctx) | self._lists(turn)
         self._index += 1
         outgoing = Outgoing(
             url=self._options.url,
@@ -108,9 +125,30 @@ class _HttpSession:
         async with within_deadline(ctx):
             document = await self._transport.exchange(outgoing, ctx, self._read)
         ctx.session.capture(session_id(document, self._options.response))
-        return read_answer(document, self._options.response)
+        answer = read_answer(document, self._options.response, self._pending)
+        self._pending = still_pending(answer, self._pending)
+        return answer
 
     async def close(self) -> None: ...
+
+    def _lists(self, turn: TurnInput) -> dict[str, Any]:
+        """The placeholders that stand for lists, each item in the form that the arm gives it."""
+        files = [
+            {"name": file.name, "media_type": file.media_type, "data_base64": b64encode(file.data).decode("ascii")}
+            for file in turn.files
+        ]
+        responses = [
+            {"request_id": answer.request_id, "option_id": answer.option_id, "text": answer.text}
+            for answer in turn.responses
+        ]
+        if self._options.file is not None:
+            files = [render(self._options.file, file) for file in files]
+        if self._options.answer is not None:
+            responses = [
+                render(self._options.answer, {**given, "answer": given["option_id"] or given["text"]})
+                for given in responses
+            ]
+        return {"files": files or None, "responses": responses or None}
 
     def _refuse_what_is_not_mapped(self, turn: TurnInput) -> None:
         for name, given in (("files", turn.files), ("responses", turn.responses)):
@@ -168,21 +206,11 @@ def _headers(templates: Mapping[str, Any], values: Mapping[str, Any]) -> dict[st
 
 
 def _values(turn: TurnInput, index: int, ctx: AdapterContext) -> dict[str, Any]:
-    """A value for each placeholder; None for what this turn does not have."""
-    files = [
-        {"name": file.name, "media_type": file.media_type, "data_base64": base64.b64encode(file.data).decode("ascii")}
-        for file in turn.files
-    ]
-    responses = [
-        {"request_id": answer.request_id, "option_id": answer.option_id, "text": answer.text}
-        for answer in turn.responses
-    ]
+    """A value for each placeholder but the lists; None for what this turn does not have."""
     return {
         "text": turn.text,
         "session": ctx.session.id,
         "model": ctx.model,
-        "files": files or None,
-        "responses": responses or None,
         "schema": None if turn.output_schema is None else dict(turn.output_schema),
         "flags": dict(ctx.flags),
         "case": ctx.case,

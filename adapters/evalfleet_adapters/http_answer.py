@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from evalfleet.model.events import (
     MISSING,
     ErrorReported,
     Event,
+    InputOption,
     InputRequested,
     Message,
     OperationFinished,
@@ -27,9 +28,19 @@ from evalfleet_adapters.http_mapping import RequestsMapping, ResponseMapping, To
 V = TypeVar("V", TurnStatus, OperationStatus)
 
 
-def read_answer(document: Any, mapped: ResponseMapping) -> Turn:
-    """The turn in a response: tool calls, questions, the reply and errors as events, in this order."""
-    return _Reading(document).turn(mapped)
+def read_answer(document: Any, mapped: ResponseMapping, started: Collection[str] = ()) -> Turn:
+    """The turn in a response: tool calls, questions, the reply and errors as events, in this order.
+
+    `started` are the ids of calls that an earlier turn left pending: they go on here and do not start again.
+    """
+    return _Reading(document, started).turn(mapped)
+
+
+def still_pending(turn: Turn, started: Collection[str]) -> frozenset[str]:
+    """The ids of the calls that are pending after `turn`, of those before it and its own."""
+    begun = {event.operation_id for event in turn.events if isinstance(event, OperationStarted)}
+    ended = {event.operation_id for event in turn.events if isinstance(event, OperationFinished)}
+    return frozenset((begun | set(started)) - ended)
 
 
 def session_id(document: Any, mapped: ResponseMapping) -> str | None:
@@ -41,21 +52,22 @@ def session_id(document: Any, mapped: ResponseMapping) -> str | None:
 class _Reading:
     """One response being read; notes what was promised and is not there."""
 
-    def __init__(self, document: Any) -> None:
+    def __init__(self, document: Any, started: Collection[str]) -> None:
         self._document = document
+        self._started = started
         self._doubts: dict[Channel, CoverageEntry] = {}
 
     def turn(self, mapped: ResponseMapping) -> Turn:
         events: list[Event] = []
         if mapped.tools is not None:
             events += self._tools(mapped.tools)
-        if mapped.requests is not None:
-            events += self._requests(mapped.requests)
+        asked = [] if mapped.requests is None else self._requests(mapped.requests)
+        events += asked
         reply = self._reply(mapped)
         if reply is not None:
             events.append(Message(Role.ASSISTANT, reply))
         error = MISSING if mapped.error is None else look_up(self._document, mapped.error)
-        status = TurnStatus.COMPLETED
+        status = TurnStatus.WAITING if asked else TurnStatus.COMPLETED
         if error is not MISSING and error is not None:
             events.append(ErrorReported(error if isinstance(error, str) else as_text(error)))
             status = TurnStatus.FAILED
@@ -119,7 +131,8 @@ class _Reading:
                 continue
             identifier = MISSING if mapped.id is None else look_up(item, mapped.id)
             identifier = str(index) if identifier is MISSING or identifier is None else str(identifier)
-            events.append(OperationStarted(identifier, name, _value(item, mapped.input)))
+            if mapped.id is None or identifier not in self._started:
+                events.append(OperationStarted(identifier, name, _value(item, mapped.input)))
             status = self._tool_status(item, mapped)
             if status is not OperationStatus.PENDING:
                 events.append(OperationFinished(identifier, status, _value(item, mapped.output)))
@@ -140,10 +153,15 @@ class _Reading:
         events: list[Event] = []
         for item in self._items(Channel.EVENTS, mapped.items):
             identifier = look_up(item, mapped.id)
-            prompt = MISSING if mapped.prompt is None else look_up(item, mapped.prompt)
             known = isinstance(identifier, (str, int))
             events.append(
-                InputRequested(str(identifier) if known else None, prompt if isinstance(prompt, str) else None)
+                InputRequested(
+                    request_id=str(identifier) if known else None,
+                    prompt=_text(item, mapped.prompt),
+                    action=_text(item, mapped.action),
+                    input=_value(item, mapped.input),
+                    options=tuple(_options(item, mapped)),
+                )
             )
         return events
 
@@ -165,6 +183,19 @@ class _Reading:
 
 
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "requests")
+
+
+def _options(item: Any, mapped: RequestsMapping) -> Iterator[InputOption]:
+    listed = MISSING if mapped.options is None else look_up(item, mapped.options)
+    for option in sequence(listed):
+        identifier = look_up(option, mapped.option_id)
+        if isinstance(identifier, (str, int)):
+            yield InputOption(str(identifier), _text(option, mapped.option_label))
+
+
+def _text(item: Any, path: str | None) -> str | None:
+    value = MISSING if path is None else look_up(item, path)
+    return value if isinstance(value, str) else None
 
 
 def _value(item: Any, path: str | None) -> Any:

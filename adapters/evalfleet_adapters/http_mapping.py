@@ -42,8 +42,22 @@ def _a_template(template: Any) -> Any:
     return template
 
 
+def _of(*names: str) -> AfterValidator:
+    """A template of one item of a list, whose placeholders are `names`."""
+
+    def check(template: Any) -> Any:
+        unknown = sorted(set(placeholders(template)) - set(names))
+        if unknown:
+            raise ValueError(f"unknown placeholder ${{{unknown[0]}}}; there are {', '.join(names)}")
+        return template
+
+    return AfterValidator(check)
+
+
 Path = Annotated[str, AfterValidator(_a_path)]
 Template = Annotated[Any, AfterValidator(_a_template)]
+FileTemplate = Annotated[Any, _of("name", "media_type", "data_base64")]
+AnswerTemplate = Annotated[Any, _of("request_id", "option_id", "text", "answer")]
 
 
 class UsageMapping(BaseModel):
@@ -78,13 +92,22 @@ class ToolsMapping(BaseModel):
 
 
 class RequestsMapping(BaseModel):
-    """Where the questions to a person are listed; the other paths start at one item of the list."""
+    """Where the questions to a person are listed; the other paths start at one item of the list.
+
+    `options` lists what can be chosen; `option_id` and `option_label` start at one of them, which is its own id by
+    default. While there are questions, the turn waits, unless `response.status` is mapped and says otherwise.
+    """
 
     model_config = _STRICT
 
     items: Path
     id: Path
     prompt: Path | None = None
+    action: Path | None = None
+    input: Path | None = None
+    options: Path | None = None
+    option_id: Path = "."
+    option_label: Path | None = None
 
 
 class ResponseMapping(BaseModel):

@@ -1,7 +1,9 @@
 """`adapter: openai`: a chat model of any OpenAI-compatible provider, with a loop over the arm's own tools.
 
 Statuses: a normal stop is completed; a token limit truncated; a content filter, or more rounds of tool calls than
-allowed, failed. Calls of tools that the arm does not run (`params.tools`) end the turn and stay pending. Reasoning
+allowed, failed; a call that somebody has to allow (`approve`) waiting. The next send answers such calls: it runs those
+that were allowed, tells the model which were not, and goes on with the same rounds; without answers it denies them.
+Calls of tools that the arm does not run (`params.tools`) end the turn and stay pending. Reasoning
 is recorded apart from the reply. An answer that is well-formed and wholly empty (no text, call, reasoning or
 reasoning tokens) is a gateway's way to hide an outage: a provider failure `EMPTY_RESPONSE`, to be retried by the
 run's policy, unless `empty_reply: accept`.
@@ -18,9 +20,17 @@ from typing import Any, cast
 from evalfleet.errors import Acceptance, ConfigurationError, SendFailure
 from evalfleet.model.canonical import digest
 from evalfleet.model.coverage import Channel, Coverage, CoverageEntry, partial, unavailable, worse
-from evalfleet.model.events import MISSING, ErrorReported, Event
+from evalfleet.model.events import (
+    MISSING,
+    ErrorReported,
+    Event,
+    InputOption,
+    InputRequested,
+    OperationFinished,
+    OperationStatus,
+)
 from evalfleet.model.tool import Tool
-from evalfleet.model.turn import Turn, TurnInput, TurnStatus
+from evalfleet.model.turn import InputResponse, Turn, TurnInput, TurnStatus
 from evalfleet.model.usage import Usage
 from evalfleet.ports import Adapter, AdapterContext, AgentIdentity, ArmSettings, Session
 from evalfleet_adapters.chat_model import ChatModel, user_message
@@ -32,6 +42,9 @@ from evalfleet_adapters.openai_options import OPENAI_URL, OpenAIOptions, declare
 from evalfleet_adapters.tool_calls import ToolBox
 
 VERSION = "1"
+
+APPROVE, DENY = "approve", "deny"
+_OPTIONS = (InputOption(APPROVE, "Run it"), InputOption(DENY, "Don't run it"))
 
 
 class OpenAIAdapter:
@@ -64,23 +77,37 @@ class _ChatSession:
         self._model = model
         self._box = box
         self._rounds = options.max_tool_rounds
+        self._guarded = frozenset(options.approve)
+        self._parked: tuple[ToolCall, ...] = ()
         self._messages: list[dict[str, Any]] = []
         if options.system is not None:
             self._messages.append({"role": "system", "content": options.system})
 
     async def send(self, turn: TurnInput, ctx: AdapterContext) -> Turn:
         """One turn with all its tool rounds. A failed send leaves the conversation as it was before."""
-        draft = _Draft([*self._messages, user_message(turn)])
+        draft = _Draft(list(self._messages), parked=self._parked)
         try:
             async with within_deadline(ctx):
-                result = await self._converse(draft, turn.output_schema, ctx)
+                result = await self._go_on(draft, turn, ctx)
         except SendFailure as failure:
             draft.explain(failure)
             raise
-        self._messages = draft.messages
+        self._messages, self._parked = draft.messages, draft.parked
         return result
 
     async def close(self) -> None: ...
+
+    async def _go_on(self, draft: _Draft, turn: TurnInput, ctx: AdapterContext) -> Turn:
+        """Answer the calls that wait, then converse; a send with answers to them says nothing else to the model."""
+        answering = bool(draft.parked and turn.responses)
+        if draft.parked:
+            allowed = draft.answer({response.request_id: response for response in turn.responses})
+            await self._run_tools(draft, allowed)
+            if draft.parked:
+                return draft.wait()
+        if not answering:
+            draft.messages.append(user_message(turn))
+        return await self._converse(draft, turn.output_schema, ctx)
 
     async def _converse(self, draft: _Draft, schema: Mapping[str, Any] | None, ctx: AdapterContext) -> Turn:
         for _ in range(self._rounds + 1):
@@ -91,9 +118,16 @@ class _ChatSession:
                 return draft.finish(reply, schema)
             if draft.rounds > self._rounds:
                 break
-            await self._run_tools(draft, reply.calls)
+            draft.parked = tuple(call for call in reply.calls if self._waits(call))
+            await self._run_tools(draft, tuple(call for call in reply.calls if call not in draft.parked))
+            if draft.parked:
+                return draft.wait()
         draft.events.append(ErrorReported(f"stopped: the model wanted more than {self._rounds} rounds of tool calls"))
         return draft.turn(TurnStatus.FAILED)
+
+    def _waits(self, call: ToolCall) -> bool:
+        """Whether somebody has to allow it; one that can't run anyway fails at once."""
+        return call.name in self._guarded and call.arguments is not None
 
     async def _run_tools(self, draft: _Draft, calls: tuple[ToolCall, ...]) -> None:
         """Run the calls of one answer at the same time; events keep the order in which they really ended."""
@@ -114,6 +148,7 @@ class _Draft:
     """A turn in the making."""
 
     messages: list[dict[str, Any]]
+    parked: tuple[ToolCall, ...] = ()
     events: list[Event] = field(default_factory=list[Event])
     usage: Usage | None = None
     rounds: int = 0
@@ -130,6 +165,31 @@ class _Draft:
         for channel, entry in reply.coverage.items():
             known = self.coverage.get(channel)
             self.coverage[channel] = entry if known is None else worse(known, entry)
+
+    def answer(self, answers: Mapping[str, InputResponse]) -> tuple[ToolCall, ...]:
+        """The parked calls that are allowed. Denies the others; with some answers, those without one stay parked."""
+        allowed: list[ToolCall] = []
+        still: list[ToolCall] = []
+        for call in self.parked:
+            answer = answers.get(call.id)
+            if answer is not None and answer.option_id == APPROVE:
+                allowed.append(call)
+            elif answer is None and answers:
+                still.append(call)
+            else:
+                said = f"The call was denied: {answer.text}" if answer and answer.text else "The call was denied."
+                self.events.append(OperationFinished(call.id, OperationStatus.REJECTED, said))
+                self.messages.append(_tool_message(call, said))
+        self.parked = tuple(still)
+        return tuple(allowed)
+
+    def wait(self) -> Turn:
+        """The turn as the calls leave it that somebody has to allow: a question for each."""
+        self.events += [
+            InputRequested(call.id, f"May {call.name} run?", call.name, call.arguments, _OPTIONS)
+            for call in self.parked
+        ]
+        return self.turn(TurnStatus.WAITING)
 
     def finish(self, reply: ModelReply, schema: Mapping[str, Any] | None) -> Turn:
         """The turn as its last reply ended it; calls that nobody runs are answered so in the conversation."""
@@ -197,6 +257,11 @@ class OpenAIFactory:
                 f"arms.{arm.name}.api_key_env: {OPENAI_URL} needs a key; name the secret that holds it"
             )
         tools = tuple(_load_tool(entry, f"arms.{arm.name}.tools") for entry in options.tools)
+        names = [tool.name for tool in tools]
+        unknown = next((name for name in options.approve if name not in names), None)
+        if unknown is not None:
+            known = ", ".join(names) or "none"
+            raise ConfigurationError(f"arms.{arm.name}.approve: no tool is named {unknown!r}; there are: {known}")
         return OpenAIAdapter(arm.model, options, tools)
 
 

@@ -17,6 +17,7 @@ from evalfleet.model.coverage import Channel, CoverageState, complete, partial, 
 from evalfleet.model.events import (
     MISSING,
     ErrorReported,
+    InputOption,
     InputRequested,
     Message,
     OperationFinished,
@@ -366,6 +367,77 @@ async def test_the_request_is_what_the_template_says() -> None:
     }
     assert (sent.headers["authorization"], sent.headers["x-key"], sent.headers["x-case"]) == ("Bearer t", "k", "case")
     assert "x-session" not in sent.headers
+
+
+async def test_lists_are_sent_in_the_form_that_the_arm_gives_them() -> None:
+    options = {
+        "request": {"text": "${text}", "attachments": "${files}", "decisions": "${responses}"},
+        "file": {"mime": "${media_type}", "url": "data:${media_type};base64,${data_base64}"},
+        "answer": {"id": "${request_id}", "says": "${answer}", "note": "${text}"},
+    }
+    given = TurnInput(
+        "yes",
+        files=(InputFile("a.png", "image/png", b"\x89P"),),
+        responses=(InputResponse("r", option_id="yes"), InputResponse("s", text="no way")),
+    )
+    async with HttpEndpoint(lambda _: json_reply({"reply": "ok"})) as endpoint:
+        adapter = factory.build(arm(HttpOptions.model_validate({"url": endpoint.url, **options})))
+        await say(adapter, given)
+        await adapter.close()
+    assert endpoint.requests[0].json == {
+        "text": "yes",
+        "attachments": [{"mime": "image/png", "url": "data:image/png;base64,iVA="}],
+        "decisions": [{"id": "r", "says": "yes"}, {"id": "s", "says": "no way", "note": "no way"}],
+    }
+
+
+async def test_a_question_parks_the_turn_and_an_allowed_call_does_not_start_again() -> None:
+    call = {"id": "c1", "name": "rm", "args": {"path": "x"}}
+    asked = {
+        "reply": "May I?",
+        "calls": [{**call, "state": "pending"}, {"id": "c0", "name": "ls", "state": "completed"}],
+        "ask": [{"id": "q1", "question": "Delete x?", "what": "rm", "with": {"path": "x"},
+                 "choices": [{"key": "y", "text": "Yes"}, {"key": 2}]}],
+    }  # fmt: skip
+    done = {"reply": "Gone.", "calls": [{**call, "state": "completed", "result": "ok"}], "ask": []}
+    options = {
+        "request": {"text": "${text}", "answers": "${responses}"},
+        "response": {
+            "reply": "reply",
+            "tools": {"items": "calls", "id": "id", "name": "name", "input": "args", "output": "result",
+                      "status": "state"},
+            "requests": {"items": "ask", "id": "id", "prompt": "question", "action": "what", "input": "with",
+                         "options": "choices", "option_id": "key", "option_label": "text"},
+        },
+    }  # fmt: skip
+    script = [json_reply(asked), json_reply(done)]
+    async with HttpEndpoint(lambda _: script.pop(0)) as endpoint:
+        adapter = factory.build(arm(HttpOptions.model_validate({"url": endpoint.url, **options})))
+        given = TurnInput("y", responses=(InputResponse("q1", option_id="y"),))
+        parked, after = await say(adapter, "delete x", given)
+        await adapter.close()
+    assert (parked.status, after.status) == (TurnStatus.WAITING, TurnStatus.COMPLETED)
+    assert parked.events == (
+        OperationStarted("c1", "rm", {"path": "x"}),
+        OperationStarted("c0", "ls"),
+        OperationFinished("c0"),
+        InputRequested("q1", "Delete x?", "rm", {"path": "x"}, (InputOption("y", "Yes"), InputOption("2"))),
+        Message(Role.ASSISTANT, "May I?"),
+    )
+    assert after.events == (OperationFinished("c1", output="ok"), Message(Role.ASSISTANT, "Gone."))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"file": {"x": "${text}"}}, "unknown placeholder ${text}; there are name, media_type, data_base64"),
+        ({"answer": ["${id}"]}, "unknown placeholder ${id}; there are request_id, option_id, text, answer"),
+    ],
+)
+def test_an_item_may_not_name_what_it_lacks(options: Any, says: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        HttpOptions.model_validate({"url": "http://x", **options})
+    assert says in str(caught.value)
 
 
 async def test_sessions_share_no_cookies() -> None:

@@ -17,6 +17,8 @@ from evalfleet.model.coverage import Channel, complete, partial, unavailable
 from evalfleet.model.events import (
     MISSING,
     ErrorReported,
+    InputOption,
+    InputRequested,
     Message,
     OperationFinished,
     OperationStarted,
@@ -25,7 +27,7 @@ from evalfleet.model.events import (
     Thinking,
     Unrecognised,
 )
-from evalfleet.model.turn import InputFile, Turn, TurnInput, TurnStatus
+from evalfleet.model.turn import InputFile, InputResponse, Turn, TurnInput, TurnStatus
 from evalfleet.model.usage import Usage
 from evalfleet.ports import Adapter, AdapterFactory, ArmSettings
 from evalfleet.testing.adapter_context import FakeContext, FakeSecrets
@@ -321,6 +323,87 @@ async def test_a_call_cut_at_the_token_limit_is_not_run(project: Path) -> None:
         (turn,) = await say(adapter, "x")
     assert (turn.status, len(model.requests)) == (TurnStatus.TRUNCATED, 1)
     assert turn.events == (OperationStarted("call_1", "add", MISSING, raw_input='{"left": 1'),)
+
+
+TOOLS = ["my_agents:add", "my_agents:slow_add"]
+LEFT, RIGHT = {"left": 1, "right": 2}, {"left": 3, "right": 4}
+OPTIONS = (InputOption("approve", "Run it"), InputOption("deny", "Don't run it"))
+
+
+def answer(**chosen: str) -> TurnInput:
+    """A send that answers the calls of these ids."""
+    options = ("approve", "deny")
+    responses = [
+        InputResponse(call, **({"option_id": said} if said in options else {"text": said}))
+        for call, said in chosen.items()
+    ]
+    return TurnInput("\n".join(chosen.values()), responses=tuple(responses))
+
+
+async def test_a_call_that_needs_approval_parks_the_turn_and_an_answer_goes_on_with_the_same_rounds(
+    project: Path, stream: bool
+) -> None:
+    calls = [tool_call("add", LEFT, "a"), tool_call("slow_add", RIGHT, "b")]
+    script = [completion("Let me see.", calls=calls), "3 and 7", "again"]
+    async with serving(script, stream=stream, tools=TOOLS, approve=["add"]) as (adapter, model):
+        parked, done, after = await say(adapter, "x", answer(a="approve"), "y")
+    assert (parked.status, parked.usage) == (TurnStatus.WAITING, ONE_CALL)
+    assert parked.events == (
+        said("Let me see."),
+        OperationStarted("a", "add", LEFT),
+        OperationStarted("b", "slow_add", RIGHT),
+        OperationFinished("b", OperationStatus.COMPLETED, 7),
+        InputRequested("a", "May add run?", "add", LEFT, OPTIONS),
+    )
+    assert (done.status, done.usage) == (TurnStatus.COMPLETED, ONE_CALL)
+    assert done.events == (OperationFinished("a", OperationStatus.COMPLETED, 3), said("3 and 7"))
+    assert after.events == (said("again"),)
+    assert model.bodies[1]["messages"][1:] == [
+        {"role": "assistant", "content": "Let me see.", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "b", "content": "7"},
+        {"role": "tool", "tool_call_id": "a", "content": "3"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "told", "more"),
+    [
+        (answer(a="deny"), "The call was denied.", []),
+        (answer(a="not on a Sunday"), "The call was denied: not on a Sunday", []),
+        (TurnInput("never mind"), "The call was denied.", [{"role": "user", "content": "never mind"}]),
+    ],
+)
+async def test_a_call_that_nobody_allows_is_rejected_and_the_model_is_told(
+    project: Path, given: TurnInput, told: str, more: list[Any]
+) -> None:
+    script = [completion(None, calls=[tool_call("add", LEFT, "a")]), "as you wish"]
+    async with serving(script, tools=TOOLS, approve=["add"]) as (adapter, model):
+        _, done = await say(adapter, "x", given)
+    assert done.status is TurnStatus.COMPLETED
+    assert done.events == (OperationFinished("a", OperationStatus.REJECTED, told), said("as you wish"))
+    assert model.bodies[1]["messages"][2:] == [{"role": "tool", "tool_call_id": "a", "content": told}, *more]
+
+
+async def test_calls_without_an_answer_stay_parked_and_the_model_is_not_asked(project: Path) -> None:
+    calls = [tool_call("add", LEFT, "a"), tool_call("slow_add", RIGHT, "b")]
+    async with serving([completion(None, calls=calls), "done"], tools=TOOLS, approve=["add", "slow_add"]) as served:
+        adapter, model = served
+        first, second, third = await say(adapter, "x", answer(b="deny"), answer(a="approve"))
+    asked = [
+        [event.request_id for event in turn.events if isinstance(event, InputRequested)] for turn in (first, second)
+    ]
+    assert (asked, second.status) == ([["a", "b"], ["a"]], TurnStatus.WAITING)
+    assert third.status is TurnStatus.COMPLETED
+    assert len(model.bodies) == 2
+    roles = [message["role"] for message in model.bodies[1]["messages"]]
+    assert roles == ["user", "assistant", "tool", "tool"]
+
+
+async def test_a_call_that_can_not_run_needs_no_approval(project: Path) -> None:
+    script = [completion(None, calls=[tool_call("add", '{"left": 1', "a")]), "sorry"]
+    async with serving(script, tools=TOOLS, approve=["add"]) as (adapter, _):
+        (turn,) = await say(adapter, "x")
+    assert turn.status is TurnStatus.COMPLETED
 
 
 async def test_calls_of_tools_nobody_runs_stay_pending_and_the_conversation_goes_on() -> None:
@@ -633,6 +716,8 @@ async def test_actions_are_complete_unless_the_provider_has_tools_of_its_own(opt
         ({"base_url": "http://x", "tools": ["my_agents:plain_function"]}, "m",
          "arms.a.tools: my_agents:plain_function is a function, no tool; put @tool on the function"),
         ({"base_url": "http://x", "tools": ["my_agents:add"] * 2}, "m", "two tools are named 'add'"),
+        ({"base_url": "http://x", "tools": ["my_agents:add"], "approve": ["ad"]}, "m",
+         "arms.a.approve: no tool is named 'ad'; there are: add"),
         ({"base_url": "http://x", "tools": ["my_agents:missing"]}, "m", "arms.a.tools: my_agents has no 'missing'"),
     ],
 )  # fmt: skip
