@@ -59,7 +59,7 @@ class Turn:
 
     `reply` is a shortcut for one assistant message and is added as the last event when `events` holds no
     assistant message. `usage` is None when nobody reported it. `coverage` may only downgrade what the
-    adapter declared. `session_data` is not sent anywhere; it is recorded with the turn.
+    adapter declared.
     """
 
     status: TurnStatus = TurnStatus.COMPLETED

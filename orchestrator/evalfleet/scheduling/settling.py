@@ -186,7 +186,7 @@ def limit_failures(state: RunState) -> None:
     """Stop granting once too many cases errored, be it before this incarnation."""
     limit = state.policy.max_failures
     if limit is not None and state.failures >= limit and state.stopping is None:
-        state.stopping = StopAsked(RunStatus.LIMITED, f"max_failures: {state.failures} cases errored")
+        state.stopping = StopAsked(RunStatus.LIMITED, f"max_failures of {limit} reached: {state.failures} errored")
 
 
 def _close(state: RunState, ordinal: int) -> None:
