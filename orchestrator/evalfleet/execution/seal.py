@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from evalfleet.assertions.contradictions import contradictions
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.execution.conversation import total_usage
 from evalfleet.execution.job import AttemptControl
@@ -18,6 +19,9 @@ from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.verdict import Judgement, Outcome
 
+#: The code of a diagnostic about an adapter that claims more than its turns show.
+CONTRADICTED = "COVERAGE_CONTRADICTED"
+
 #: Characters of the last reply that listings show.
 REPLY_LIMIT = 240
 
@@ -27,6 +31,8 @@ def seal(ledger: Ledger, control: AttemptControl, duration: float) -> AttemptEvi
     state = ledger.state
     rows = ledger.rows()
     turns = tuple(sorted(state.turns, key=_sequence)) if len(state.turns) > 1 else tuple(state.turns)
+    for channel, what in contradictions(turns):
+        state.note(f"{CONTRADICTED} {channel}: the adapter declares it complete, but {what}")
     summary = _summary(state, control, rows, turns, duration)
     diagnostics = state.diagnostics()
     state.seal()

@@ -16,6 +16,7 @@ from evalfleet.model.case import Case
 from evalfleet.model.definition import EvalDefinition, SourcePlace
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.turn import Turn
+from evalfleet.model.usage import Usage
 from evalfleet.model.verdict import Style
 from evalfleet.ports import ArmSettings
 from evalfleet.testing.fakes import FakeAdapter, FakeSecrets
@@ -31,7 +32,7 @@ class NoOptions(BaseModel):
 
 def echo(turn: Any, ctx: Any) -> Turn:
     """An agent that says back what it hears."""
-    return Turn(reply=turn.text)
+    return Turn(reply=turn.text, usage=Usage(input_tokens=0, output_tokens=0))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from evalfleet.assertions.matchers import includes, negate, satisfies
 from evalfleet.assertions.tools import tool_match
 from evalfleet.model.assertion import Result
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.model.events import InputRequested, OperationStarted
+from evalfleet.model.events import InputRequested, Message, OperationStarted, Role
 from evalfleet.model.turn import Turn, TurnStatus
 from evalfleet.model.usage import Usage
 from evalfleet.model.verdict import Verdict
@@ -49,7 +49,8 @@ def from_a_thread(t: Any) -> None:
 async def test_the_traceback_of_a_broken_predicate_is_kept_without_secrets(attempt: Any, body: Any) -> None:
     def answer(turn: Any, ctx: Any) -> Turn:
         ctx.secrets.resolve("KEY")
-        return Turn(reply="x", events=(OperationStarted("1", "search", {"q": "x"}),))
+        call = OperationStarted("1", "search", {"q": "x"})
+        return Turn(events=(Message(Role.ASSISTANT, "x"), call), usage=Usage(input_tokens=1, output_tokens=1))
 
     evidence = await attempt(body, answer, using={"secrets": FakeSecrets({"KEY": SECRET})})
     (row,) = evidence.assertions
@@ -144,3 +145,14 @@ async def test_an_estimate_is_of_all_turns_or_of_none(
 
     turns = FakeAdapter([Turn(reply="x", usage=usage) for usage in usages])
     assert (await attempt(body, turns, using={"price": price})).summary.estimated_usd == estimate
+
+
+async def test_a_claim_that_the_turns_contradict_is_told_and_decides_nothing(attempt: Any) -> None:
+    async def body(t: Any) -> None:
+        (await t.send("x")).succeeded()
+
+    evidence = await attempt(body, [Turn(reply="x")])
+    assert evidence.summary.verdict is Verdict.PASSED
+    assert evidence.diagnostics == (
+        "COVERAGE_CONTRADICTED usage: the adapter declares it complete, but tokens are not known (turns: 1 of 1)",
+    )

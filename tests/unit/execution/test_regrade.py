@@ -123,7 +123,7 @@ def sends(*calls: Callable[[Any], Any]) -> Any:
     return body
 
 
-SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}}
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "const": 1}}}
 FILE = InputFile("a.txt", "text/plain", b"one")
 
 
@@ -162,7 +162,7 @@ FILE = InputFile("a.txt", "text/plain", b"one")
         ),
         (
             sends(lambda t: t.send("a", output=SCHEMA)),
-            sends(lambda t: t.send("a", output={"type": "object", "properties": {"n": {"minimum": True}}})),
+            sends(lambda t: t.send("a", output={"type": "object", "properties": {"n": {"const": True}}})),
             "the output schemas were {'type'",
         ),
         (
@@ -201,7 +201,7 @@ async def test_a_divergence_that_the_body_catches_stands(both: Both) -> None:
 
 
 async def test_the_order_of_an_equal_schemas_keys_is_no_difference(both: Both) -> None:
-    turned = {"properties": {"n": {"minimum": 1, "type": "integer"}}, "type": "object"}
+    turned = {"properties": {"n": {"const": 1, "type": "integer"}}, "type": "object"}
     _, found = await both(sends(lambda t: t.send("a", output=SCHEMA)), sends(lambda t: t.send("a", output=turned)))
     assert found.evidence.summary.verdict is Verdict.PASSED
 

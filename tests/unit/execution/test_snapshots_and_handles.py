@@ -224,7 +224,7 @@ async def test_a_turn_may_downgrade_and_an_upgrade_is_clamped_and_noted(attempt:
     evidence = await attempt(body, FakeAdapter([turn], coverage=declared))
     coverage = evidence.turns[0].coverage
     assert (coverage.messages, coverage.actions) == (partial("cut"), unavailable("not exposed"))
-    assert evidence.diagnostics == ("turn 0: an upgrade of actions coverage was clamped",)
+    assert evidence.diagnostics[0] == "turn 0: an upgrade of actions coverage was clamped"
 
 
 async def test_after_a_failed_send_absence_can_not_be_proved(attempt: Any) -> None:

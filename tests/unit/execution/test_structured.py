@@ -13,6 +13,7 @@ from evalfleet.assertions.schema_match import matches
 from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, partial
 from evalfleet.model.events import MISSING
 from evalfleet.model.turn import Turn
+from evalfleet.model.usage import Usage
 from evalfleet.model.verdict import Outcome, Verdict
 from evalfleet.testing.fakes import FakeAdapter
 
@@ -22,6 +23,7 @@ class Person(BaseModel):
     age: int
 
 
+NOTHING = Usage(input_tokens=0, output_tokens=0)
 SCHEMA = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
 ADA = {"name": "Ada", "age": 36}
 
@@ -37,7 +39,7 @@ async def test_what_fits_is_the_model_for_the_author_and_json_for_matchers(attem
         turn.output_equals(ADA)
         turn.output_matches(matches(Person))
 
-    evidence = await attempt(body, [Turn(data=ADA)])
+    evidence = await attempt(body, [Turn(data=ADA, usage=NOTHING)])
     assert seen == [Person(name="Ada", age=36), Person(name="Ada", age=36), 36]
     assert [(row.name, row.scope, row.holds) for row in evidence.assertions] == [
         ("output", "turn/0/0", True),
@@ -56,7 +58,7 @@ async def test_a_plain_body_gets_the_same(attempt: Any) -> None:
     def body(t: Any) -> None:
         seen.append(t.send("who", output=Person).data.value)
 
-    evidence = await attempt(body, [Turn(data=ADA)])
+    evidence = await attempt(body, [Turn(data=ADA, usage=NOTHING)])
     assert (seen, evidence.summary.verdict) == ([Person(name="Ada", age=36)], Verdict.PASSED)
 
 
@@ -81,7 +83,7 @@ async def test_what_does_not_fit_fails_the_attempt_where_it_is_read(
         turn.succeeded()
         seen.append(turn.data.value)
 
-    evidence = await attempt(body, [Turn(data=data)])
+    evidence = await attempt(body, [Turn(data=data, usage=NOTHING)])
     assert (evidence.summary.outcome, evidence.summary.verdict) == (Outcome.COMPLETED, Verdict.FAILED)
     assert [(row.name, row.outcome.result.value) for row in evidence.assertions] == [
         ("succeeded", "matched"),
@@ -94,14 +96,14 @@ async def test_what_does_not_fit_fails_the_attempt_where_it_is_read(
         "seen.append(turn.data.value)",
     )
     assert seen == []
-    assert evidence.diagnostics == (f"turn 0: the data is not what was asked for: {reason}",)
+    assert evidence.diagnostics[0] == f"turn 0: the data is not what was asked for: {reason}"
 
 
 async def test_what_does_not_fit_is_only_noted_when_nobody_reads_it(attempt: Any) -> None:
     async def body(t: Any) -> None:
         (await t.send("who", output=Person)).succeeded()
 
-    evidence = await attempt(body, [Turn(data={"age": 1})])
+    evidence = await attempt(body, [Turn(data={"age": 1}, usage=NOTHING)])
     assert evidence.summary.verdict is Verdict.PASSED
     assert evidence.diagnostics == ("turn 0: the data is not what was asked for: schema:/name missing",)
 
@@ -113,7 +115,7 @@ async def test_a_misfit_of_data_that_may_be_incomplete_proves_nothing(attempt: A
         seen.append((await t.send("who", output=Person)).data.value)
 
     lossy = COMPLETE_COVERAGE.downgrade({Channel.DATA: partial("cut off")})
-    evidence = await attempt(body, FakeAdapter([Turn(data={"name": "Ada"})], coverage=lossy))
+    evidence = await attempt(body, FakeAdapter([Turn(data={"name": "Ada"}, usage=NOTHING)], coverage=lossy))
     assert (evidence.summary.verdict, evidence.summary.code) == (Verdict.ERRORED, "ASSERTION_UNAVAILABLE")
     assert evidence.assertions[0].outcome.reason == "coverage:data=partial (cut off)"
 
@@ -124,7 +126,7 @@ async def test_an_answer_by_a_json_schema_stays_json(attempt: Any) -> None:
     async def body(t: Any) -> None:
         seen.append((await t.send("who", output=SCHEMA)).data.value)
 
-    await attempt(body, [Turn(data=ADA)])
+    await attempt(body, [Turn(data=ADA, usage=NOTHING)])
     assert seen == [ADA]
 
 
