@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from tests.acceptance.cli.conftest import Orchestrate
 
 
-#: A cell of the page, with what it prints.
-CELL = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
 class Python:
     """`python("…")` runs a script at the root of the repository with the environment of the command."""
 
@@ -100,24 +96,6 @@ def test_a_recorded_run_is_opened_by_the_beginning_of_its_id_and_read(python: Py
     assert printed == "admits it\n"
 
 
-def test_the_cells_of_the_page_run_in_a_running_loop_and_print_what_it_shows(python: Python, root: Path) -> None:
-    cells = CELL.findall((root / "docs/python-api.md").read_text(encoding="utf-8"))
-    assert len(cells) >= 4
-    printed = python(f"""
-        import ast, asyncio, inspect
-
-        async def notebook():
-            names = {{}}
-            for cell in {[code for code, _ in cells]!r}:
-                ended = eval(compile(cell, "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
-                if inspect.isawaitable(ended):
-                    await ended
-
-        asyncio.run(notebook())
-    """)
-    assert printed == "".join(output for _, output in cells)
-
-
 def test_a_run_is_watched_to_its_end_and_shows_itself_in_a_notebook(python: Python, finished: str) -> None:
     printed = python(f"""
         import asyncio
@@ -137,11 +115,6 @@ def test_a_run_is_watched_to_its_end_and_shows_itself_in_a_notebook(python: Pyth
         "### ✅ `quickstart`: accepted",
         "<case 3 hasty/unknown_order #1: failed>",
     ]
-
-
-def test_the_script_of_the_readme_runs(python: Python, root: Path) -> None:
-    (script,) = re.findall(r"^```python\n(.*?)^```", (root / "README.md").read_text(encoding="utf-8"), re.M | re.S)
-    assert python(script).startswith("True\nunknown_order ")
 
 
 def test_the_page_names_all_that_a_run_and_a_case_have(root: Path) -> None:
