@@ -11,6 +11,7 @@ from evalfleet.api.holders import seen_from_here
 from evalfleet.api.options import CaseFilter
 from evalfleet.api.session import Session
 from evalfleet.errors import ConfigurationError
+from evalfleet.model.grading import Grading
 from evalfleet.model.report import AttemptDetail, AttemptView, CaseView, RunAggregate, RunInfo, RunProgress
 from evalfleet.model.verdict import CaseStatus
 from evalfleet.reports.accept import Accepted, accept_rule, decide_acceptance
@@ -21,11 +22,15 @@ _PAGE = 500
 
 
 class RunHandle:
-    """One run, to be read. Use it as an asynchronous context manager: it keeps the record store open."""
+    """One run, to be read. Use it as an asynchronous context manager: it keeps the record store open.
 
-    def __init__(self, session: Session, run: str) -> None:
+    It says what the run's current grading says, or the `grading` with that number.
+    """
+
+    def __init__(self, session: Session, run: str, grading: int | None = None) -> None:
         self._session = session
         self._run = run
+        self._grading = grading
 
     @property
     def id(self) -> str:
@@ -44,11 +49,15 @@ class RunHandle:
         await self._session.close()
 
     async def info(self) -> RunInfo:
-        return seen_from_here(await self._session.reader.find_run(self._run))
+        return seen_from_here(await self._session.reader.find_run(self._run, self._grading))
 
     async def aggregate(self) -> RunAggregate:
-        aggregate = await self._session.reader.aggregate(self._run)
+        aggregate = await self._session.reader.aggregate(self._run, self._grading)
         return replace(aggregate, run=seen_from_here(aggregate.run))
+
+    async def gradings(self) -> Sequence[Grading]:
+        """Each time that the run's attempts were judged again, in order; without 0, what they were sealed with."""
+        return await self._session.reader.gradings(self._run)
 
     async def progress(self) -> RunProgress | None:
         return await self._session.reader.progress(self._run)
@@ -71,7 +80,7 @@ class RunHandle:
     async def records(self, which: CaseFilter | None = None) -> AsyncIterator[tuple[CaseView, AttemptDetail | None]]:
         """Cases in planned order, each with the attempt that `attempt` gives, or None: the whole run, read in bulk."""
         async for page in self._pages(which):
-            async for record in self._session.reader.records(self._run, page):
+            async for record in self._session.reader.records(self._run, page, self._grading):
                 yield record
 
     async def _pages(self, which: CaseFilter | None) -> AsyncIterator[Sequence[CaseView]]:
@@ -83,7 +92,7 @@ class RunHandle:
         left = 1 if wanted.ordinal is not None else wanted.limit
         while left is None or left > 0:
             size = _PAGE if left is None else min(_PAGE, left)
-            page = await self._session.reader.cases(self._run, chosen, after, size)
+            page = await self._session.reader.cases(self._run, chosen, after, size, self._grading)
             yield [case for case in page if wanted.ordinal in (None, case.ordinal)]
             if len(page) < size:
                 return
@@ -92,22 +101,23 @@ class RunHandle:
 
     async def attempts(self, case: int) -> Sequence[AttemptView]:
         """The attempts of a case, by number."""
-        return await self._session.reader.attempts(self._run, case)
+        return await self._session.reader.attempts(self._run, case, self._grading)
 
     async def attempt(self, case: int, number: int | None = None) -> AttemptDetail:
         """An attempt with its evidence; without a number the one that settles the case, else its last.
 
         A carried case shows the attempt that it was carried from. Raises ConfigurationError when there is none.
         """
-        attempts = await self._session.reader.attempts(self._run, case)
+        reader = self._session.reader
+        attempts = await reader.attempts(self._run, case, self._grading)
         chosen = [view for view in attempts if (view.number == number if number is not None else view.settles)]
         if not chosen and number is None:
             chosen = list(attempts[-1:])
         if chosen:
-            return await self._session.reader.attempt_detail(self._run, chosen[0].attempt)
+            return await reader.attempt_detail(self._run, chosen[0].attempt, self._grading)
         async for view in self.cases(replace(CaseFilter(), ordinal=case)):
             if view.carried_from is not None and number is None:
-                return await self._session.reader.attempt_detail(*view.carried_from)
+                return await reader.attempt_detail(*view.carried_from, view.carried_grading)
         which = "no attempt" if number is None else f"no attempt {number}"
         raise ConfigurationError(f"case {case} of run {self._run} has {which}")
 

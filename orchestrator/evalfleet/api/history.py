@@ -107,6 +107,7 @@ def _past(found: PastResult, fingerprint: str | None, parts: Mapping[str, str]) 
         fingerprint=fingerprint,
         attempt=found.attempt,
         executed_by=found.executed_by,
+        grading=found.grading,
         parts=parts,
     )
 

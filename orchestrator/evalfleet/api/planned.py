@@ -148,6 +148,7 @@ def _decided(actions: Iterator[Action]) -> Iterator[tuple[Case, Presettled | Non
                     verdict=verdict,
                     from_run=action.past.executed_by,
                     from_attempt=action.past.attempt,
+                    from_grading=action.past.grading,
                 ),
             )
         elif action.kind is ActionKind.BLOCKED:

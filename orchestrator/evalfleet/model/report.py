@@ -8,6 +8,7 @@ from typing import Any
 
 from evalfleet.errors import FailureKind
 from evalfleet.model.assertion import AssertionRow
+from evalfleet.model.grading import Basis
 from evalfleet.model.judge import JudgeCall
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
@@ -19,7 +20,8 @@ class RunInfo:
     """One run as listed. Times are seconds since the epoch; `beat` is the coordinator's last heartbeat.
 
     `interrupted` is derived: the run says running while its heartbeat is stale or nobody holds it.
-    `experiment` is the snapshot that was planned; `lock` the versions and digests it ran with.
+    `experiment` is the snapshot that was planned; `lock` the versions and digests it ran with. `grading` is the one
+    that is read: the run's current one unless another was asked for.
     """
 
     id: str
@@ -39,6 +41,7 @@ class RunInfo:
     digest: str = ""
     experiment: Mapping[str, Any] = field(default_factory=dict[str, Any])
     lock: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    grading: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +117,7 @@ class CaseView:
     tags: tuple[str, ...] = ()
     variants: Mapping[str, str] = field(default_factory=dict[str, str])
     carried_from: tuple[str, int] | None = None
+    carried_grading: int = 0
 
     @property
     def has_evidence(self) -> bool:
@@ -145,13 +149,18 @@ class AttemptView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptDetail:
-    """An attempt with all its evidence, decoded exactly as the agent produced it."""
+    """An attempt with all its evidence, decoded exactly as the agent produced it.
+
+    `basis` is what a grading after its own stands on, None without one; `kept_because` why it kept what stood.
+    """
 
     view: AttemptView
     turns: tuple[TurnRecord, ...]
     assertions: tuple[AssertionRow, ...]
     diagnostics: tuple[str, ...] = ()
     judge_calls: tuple[JudgeCall, ...] = ()
+    basis: Basis | None = None
+    kept_because: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ class ActionKind(StrEnum):
 class Past:
     """What an earlier run of the project knows of a Case. `parts` are that run's fingerprint parts for it.
 
-    `executed_by` is the run whose attempt it is, another one than `run` when that had carried it.
+    `executed_by` is the run whose attempt it is, another one than `run` when that had carried it; `grading` judged it.
     """
 
     run: str
@@ -34,6 +34,7 @@ class Past:
     fingerprint: str | None
     attempt: int | None = None
     executed_by: str | None = None
+    grading: int = 0
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
 
 

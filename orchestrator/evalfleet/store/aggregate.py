@@ -42,9 +42,9 @@ class _Tally:
             self.score_complete += sign * times
 
 
-async def arm_counts(connection: Connection, run_key: int) -> tuple[ArmCounts, ...]:
-    """The counts of every arm in experiment order, read in one snapshot."""
-    given = {"run_key": run_key}
+async def arm_counts(connection: Connection, run_key: int, grading: int = 0) -> tuple[ArmCounts, ...]:
+    """The counts of every arm in experiment order by what a grading says, read in one snapshot."""
+    given = {"run_key": run_key, "grading": grading}
     tallies: defaultdict[int, _Tally] = defaultdict(_Tally)
     async with connection.transaction():
         await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -70,7 +70,7 @@ async def arm_counts(connection: Connection, run_key: int) -> tuple[ArmCounts, .
 
 async def _count_attempts(connection: Connection, tallies: dict[int, _Tally], given: dict[str, int]) -> None:
     cancelled = False
-    for row in await _rows(connection, read_sql.CLASSES.encode(), given):
+    for row in await _rows(connection, read_sql.classes(given["grading"] > 0), given):
         arm, settles, outcome, verdict, kind, state, attempts = row[:7]
         tokens_in, tokens_out, unknown_usage, cost, unknown_cost, earned, percentiles = row[7:]
         tally = tallies[arm]
@@ -95,7 +95,7 @@ async def _count_attempts(connection: Connection, tallies: dict[int, _Tally], gi
 
 async def _keep_first_verdicts(connection: Connection, tallies: dict[int, _Tally], given: dict[str, int]) -> None:
     """Count a case that was reopened after a failure as failed, whatever came of it since."""
-    for row in await _rows(connection, read_sql.RETRIED.encode(), given):
+    for row in await _rows(connection, read_sql.retried(given["grading"] > 0), given):
         arm, how, verdict, kind, state, earned, first_state, first_earned, settled, last = row
         tally = tallies[arm]
         if settled:
@@ -111,7 +111,7 @@ async def _keep_first_verdicts(connection: Connection, tallies: dict[int, _Tally
 async def _group_evals(
     connection: Connection, tallies: dict[int, _Tally], given: dict[str, int], reopened: bool
 ) -> None:
-    for arm, *key, evals in await _rows(connection, read_sql.by_eval(reopened), given):
+    for arm, *key, evals in await _rows(connection, read_sql.by_eval(reopened, given["grading"] > 0), given):
         tallies[arm].by_eval[key[0], key[1], key[2]] = evals
 
 

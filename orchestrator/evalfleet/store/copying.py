@@ -5,6 +5,7 @@ from __future__ import annotations
 from evalfleet.ports import ArtifactStore
 from evalfleet.store.blobs import REFERENCE, referenced
 from evalfleet.store.connection import Connection
+from evalfleet.store.judged_sql import JUDGED
 from evalfleet.store.rows import ASSERTION_FIELDS, JUDGE_CALL_FIELDS, PAGE_FIELDS, TOOL_CALL_FIELDS
 
 #: Copied attempts have ids below this one, which no coordinator grants: they hold the evidence of a carried case,
@@ -24,14 +25,14 @@ JOIN {table} t ON t.run_key = o.run_key AND t.attempt = s.from_attempt
 WHERE s.run_key = %(run_key)s AND s.from_run = %(run)s AND s.ordinal = ANY(%(ordinals)s)
 """
 
+#: All gradings of an attempt come along: the carried verdict is by one of them.
 _CHILDREN = {
-    "assertions": ASSERTION_FIELDS,
+    "assertions": (*ASSERTION_FIELDS, "grading"),
     "tool_calls": TOOL_CALL_FIELDS,
     "event_pages": PAGE_FIELDS,
-    "judge_calls": JUDGE_CALL_FIELDS,
+    "judge_calls": (*JUDGE_CALL_FIELDS, "grading"),
+    "judgements": ("grading", "source", "basis", "reason", *JUDGED, "record"),
 }
-#: Tables that hold later gradings of an attempt beside its own, which alone is carried.
-_GRADED = frozenset({"assertions", "judge_calls"})
 
 _ATTEMPTS = """
 INSERT INTO attempts (attempt, run_key, ordinal, number, arm, settles, {columns})
@@ -78,7 +79,6 @@ async def _statements(connection: Connection) -> list[bytes]:
         statements.append(
             f"INSERT INTO {table} (attempt, run_key, {', '.join(rest)}) "
             f"SELECT -1 - s.ordinal, s.run_key, {', '.join(f't.{name}' for name in rest)} {_PAIRS.format(table=table)}"
-            + (" AND t.grading = 0" if table in _GRADED else "")
         )
     return [statement.encode() for statement in statements]
 

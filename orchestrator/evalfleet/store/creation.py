@@ -25,6 +25,7 @@ _CASE_FIELDS = (
 )  # fmt: skip
 _SETTLEMENT_FIELDS = (
     "run_key", "ordinal", "how", "verdict", "kind", "score_state", "earned", "code", "from_run", "from_attempt",
+    "from_grading",
 )  # fmt: skip
 _CHUNK = 1 << 18
 _CASE_HEAD = struct.Struct(">h" + "ii" * 3)
@@ -193,5 +194,6 @@ def _settlement(run_key: int, ordinal: int, decided: Presettled) -> bytes:
             plain(decided.code),
             plain(decided.from_run),
             NULL if decided.from_attempt is None else big(decided.from_attempt),
+            struct.pack(">ih", 2, decided.from_grading),
         )
     )

@@ -8,10 +8,12 @@ from typing import Any
 
 from evalfleet.errors import StoreError
 from evalfleet.model.events import Event
-from evalfleet.model.report import AttemptDetail, AttemptView
+from evalfleet.model.grading import Basis
+from evalfleet.model.report import AttemptDetail
 from evalfleet.ports import ArtifactStore
 from evalfleet.store.blobs import Unpacker, referenced
 from evalfleet.store.record_codec import Decoded, decode, decode_event, event_counts
+from evalfleet.store.views import attempt_view
 
 
 class EvidenceReader:
@@ -43,19 +45,28 @@ class EvidenceReader:
             inline = _split(stream, counts)
         return decode(head, inline)
 
-    async def detail(self, run: str, view: AttemptView, record: bytes | None, pages: Iterable[bytes]) -> AttemptDetail:
-        """An attempt with its whole evidence; an interrupted one, of which nobody handed a record over, has none."""
+    async def detail(self, run: str, row: Sequence[Any], pages: Iterable[bytes]) -> AttemptDetail:
+        """An attempt with its whole evidence, from its columns and records.
+
+        An interrupted one, of which nobody handed a record over, has none. What a later grading judged itself stands
+        in a record of its own, beside the turns of the attempt's.
+        """
+        *columns, basis, reason, judged, record = row
+        view = attempt_view(columns)
         if record is None:
             return AttemptDetail(view=view, turns=(), assertions=())
         found = await self.decoded(run, record, pages)
-        if found.message is not None:
-            view = replace(view, message=found.message)
+        grading = found if judged is None else await self.decoded(run, judged, ())
+        if grading.message is not None:
+            view = replace(view, message=grading.message)
         return AttemptDetail(
             view=view,
             turns=found.turns,
-            assertions=found.assertions,
-            diagnostics=found.diagnostics,
-            judge_calls=found.judge_calls,
+            assertions=grading.assertions,
+            diagnostics=grading.diagnostics,
+            judge_calls=grading.judge_calls,
+            basis=None if basis is None else Basis(basis),
+            kept_because=reason,
         )
 
     async def inline_events(self, run: str, record: bytes) -> list[Event]:

@@ -8,16 +8,22 @@ from typing import Any
 from evalfleet.errors import FailureKind
 from evalfleet.model.verdict import ScoreState, Settlement, Verdict
 from evalfleet.store.connection import Connection
+from evalfleet.store.judged_sql import settlements
 from evalfleet.store.planned import PastResult, UnfinishedRun
 
 # by index only: a hash of the fingerprint finds the few cases, whose runs are then sorted by age
 _SETTLED = """
-SELECT k.fingerprint, k.repetition, f.*
+SELECT k.fingerprint, k.repetition, f.id, f.ordinal, f.how,
+       coalesce(j.verdict, f.verdict)::text, CASE WHEN j.attempt IS NULL THEN f.kind ELSE j.kind END::text,
+       CASE WHEN j.attempt IS NULL THEN f.code ELSE j.code END,
+       CASE WHEN j.attempt IS NULL THEN f.score_state ELSE j.score_state END::text,
+       CASE WHEN j.attempt IS NULL THEN f.earned ELSE j.earned END, f.from_run, f.from_attempt, f.from_grading
 FROM unnest(%(fingerprints)s::bytea[], %(repetitions)s::integer[]) AS k (fingerprint, repetition)
 CROSS JOIN LATERAL (
-    SELECT r.id, c.ordinal, s.how::text, s.verdict::text, s.kind::text, s.code,
-           coalesce(a.score_state, s.score_state)::text, coalesce(a.earned, s.earned),
-           coalesce(s.from_run, r.id), coalesce(s.from_attempt, s.attempt)
+    SELECT r.run_key, r.id, r.grading, c.ordinal, s.how::text, s.verdict, s.kind, s.code,
+           coalesce(a.score_state, s.score_state) AS score_state, coalesce(a.earned, s.earned) AS earned, s.attempt,
+           coalesce(s.from_run, r.id) AS from_run, coalesce(s.from_attempt, s.attempt) AS from_attempt,
+           CASE WHEN s.attempt IS NULL THEN s.from_grading ELSE r.grading END AS from_grading
     FROM cases c
     JOIN runs r ON r.run_key = c.run_key
     JOIN settlements s ON s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL
@@ -26,21 +32,32 @@ CROSS JOIN LATERAL (
       AND r.project = %(project)s AND r.kind = 'sweep' AND r.deleted_at IS NULL
     ORDER BY r.run_key DESC, c.ordinal LIMIT 1
 ) f
+LEFT JOIN LATERAL (
+    SELECT * FROM judgements j
+    WHERE f.grading > 0 AND j.run_key = f.run_key AND j.grading = f.grading AND j.attempt = f.attempt LIMIT 1
+) j ON true
 """
 
-_RESEMBLING = """
-SELECT a.name, c.eval_id, c.repetition, r.id, c.ordinal, s.how::text, s.verdict::text, s.kind::text, s.code,
-       NULL, NULL, coalesce(s.from_run, r.id), coalesce(s.from_attempt, s.attempt)
-FROM (
-    SELECT run_key, id FROM runs
-    WHERE project = %(project)s AND name = %(name)s AND kind = 'sweep' AND deleted_at IS NULL
-      AND EXISTS (SELECT FROM settlements s WHERE s.run_key = runs.run_key AND s.superseded_at IS NULL)
-    ORDER BY run_key DESC LIMIT 1
-) r
-JOIN cases c ON c.run_key = r.run_key
-JOIN arms a ON a.run_key = c.run_key AND a.arm = c.arm
-JOIN settlements s ON s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL
+_LATEST = """
+SELECT run_key, grading FROM runs
+WHERE project = %(project)s AND name = %(name)s AND kind = 'sweep' AND deleted_at IS NULL
+  AND EXISTS (SELECT FROM settlements s WHERE s.run_key = runs.run_key AND s.superseded_at IS NULL)
+ORDER BY run_key DESC LIMIT 1
 """
+
+
+def _resembling(graded: bool) -> bytes:
+    return f"""
+    SELECT a.name, c.eval_id, c.repetition, r.id, c.ordinal, s.how::text, s.verdict::text, s.kind::text, s.code,
+           NULL, NULL, coalesce(s.from_run, r.id), coalesce(s.from_attempt, s.attempt),
+           CASE WHEN s.attempt IS NULL THEN s.from_grading ELSE r.grading END
+    FROM runs r
+    JOIN cases c ON c.run_key = r.run_key
+    JOIN arms a ON a.run_key = c.run_key AND a.arm = c.arm
+    JOIN {settlements(graded)} s ON s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL
+    WHERE r.run_key = %(run_key)s
+    """.encode()
+
 
 _UNFINISHED = """
 SELECT r.id, extract(epoch FROM r.created_at)::float8, r.total,
@@ -74,7 +91,12 @@ async def settled_before(
 
 async def resembling(connection: Connection, project: str, name: str) -> dict[CaseName, PastResult]:
     """The settled cases of the latest run of the experiment `name` by arm, eval id and repetition."""
-    rows = await (await connection.execute(_RESEMBLING, {"project": project, "name": name})).fetchall()
+    latest = await (await connection.execute(_LATEST, {"project": project, "name": name})).fetchone()
+    if latest is None:
+        return {}
+    run_key, grading = latest
+    given = {"run_key": run_key, "grading": grading}
+    rows = await (await connection.execute(_resembling(grading > 0), given)).fetchall()
     return {(arm, eval_id, repetition): _past(row) for arm, eval_id, repetition, *row in rows}
 
 
@@ -88,7 +110,7 @@ async def unfinished_run(connection: Connection, project: str, digest: str) -> U
 
 
 def _past(row: Sequence[Any]) -> PastResult:
-    run, ordinal, how, verdict, kind, code, state, earned, from_run, from_attempt = row
+    run, ordinal, how, verdict, kind, code, state, earned, from_run, from_attempt, from_grading = row
     return PastResult(
         run=run,
         ordinal=ordinal,
@@ -100,4 +122,5 @@ def _past(row: Sequence[Any]) -> PastResult:
         earned=earned,
         executed_by=from_run,
         attempt=from_attempt,
+        grading=from_grading,
     )

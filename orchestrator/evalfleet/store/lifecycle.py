@@ -11,6 +11,7 @@ from evalfleet.model.verdict import CaseStatus
 from evalfleet.ports import ArtifactStore
 from evalfleet.store import copying
 from evalfleet.store.connection import Connection, connect
+from evalfleet.store.judged_sql import CURRENT_VERDICT
 from evalfleet.store.read_sql import STALE_SECONDS
 from evalfleet.store.write_sql import BLOCK_BITS
 
@@ -20,7 +21,7 @@ _BATCH = 10_000
 RETRYABLE = (CaseStatus.ERRORED, CaseStatus.FAILED, CaseStatus.BLOCKED)
 
 _LOCKED = f"""
-SELECT run_key, commit_seq, holder IS NOT NULL AND beat > clock_timestamp() - interval '{STALE_SECONDS} s'
+SELECT run_key, commit_seq, grading, holder IS NOT NULL AND beat > clock_timestamp() - interval '{STALE_SECONDS} s'
 FROM runs WHERE id = %s AND deleted_at IS NULL FOR UPDATE
 """.encode()
 
@@ -31,9 +32,9 @@ WITH reopening AS (
     FROM reopenings WHERE run_key = %(run_key)s
     RETURNING reopening
 ), reopened AS (
-    UPDATE settlements SET superseded_at = clock_timestamp(), reopening = (SELECT reopening FROM reopening)
+    UPDATE settlements s SET superseded_at = clock_timestamp(), reopening = (SELECT reopening FROM reopening)
     WHERE run_key = %(run_key)s AND superseded_at IS NULL AND how <> 'carried'
-      AND (verdict::text = ANY(%(retry_list)s) OR how::text = ANY(%(retry_list)s))
+      AND ({CURRENT_VERDICT}::text = ANY(%(retry_list)s) OR how::text = ANY(%(retry_list)s))
     RETURNING ordinal, attempt, verdict
 ), attempts AS (
     UPDATE attempts a SET settles = false FROM reopened o WHERE a.run_key = %(run_key)s AND a.attempt = o.attempt
@@ -122,11 +123,12 @@ async def reopen(url: str, run: str, retry: Sequence[CaseStatus], *, who: str, w
         row = await (await connection.execute(_LOCKED, (run,))).fetchone()
         if row is None:
             raise ConfigurationError(f"there is no run {run}")
-        run_key, commit_seq, held = row
+        run_key, commit_seq, grading, held = row
         if held:
             raise RunHeld(f"run {run} is being worked on; cancel it or wait for its end before reopening cases")
         names = [status.value for status in retry]
         given = {"run_key": run_key, "commit_seq": commit_seq, "who": who, "why": why, "retry": ",".join(names)}
+        given["grading"] = grading
         done = await (await connection.execute(_REOPEN, {**given, "retry_list": names})).fetchone()
         cases, errored, reopening = done or (0, 0, None)
         if not cases:

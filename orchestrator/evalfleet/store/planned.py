@@ -16,7 +16,8 @@ from evalfleet.model.verdict import RunKind, ScoreState, Settlement, Style, Verd
 class Presettled:
     """How a case is decided at planning: carried from an earlier run's attempt, or blocked.
 
-    `from_run` and `from_attempt` name the run and the attempt that executed it, for a carried one only.
+    `from_run` and `from_attempt` name the run and the attempt that executed it, `from_grading` the one that judged it,
+    for a carried one only.
     """
 
     how: Settlement
@@ -27,6 +28,7 @@ class Presettled:
     earned: float | None = None
     from_run: str | None = None
     from_attempt: int | None = None
+    from_grading: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +76,10 @@ class CreatedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastResult:
-    """What an earlier run made of a case: its place there, and how it was settled.
+    """What an earlier run made of a case: its place there, and how it was settled by its current grading.
 
-    `executed_by` and `attempt` name the run and the attempt that executed it, also when `run` had carried it;
-    `attempt` is None when it was settled without one.
+    `executed_by` and `attempt` name the run and the attempt that executed it, also when `run` had carried it, and
+    `grading` the one that judged it; `attempt` is None when it was settled without one.
     """
 
     run: str
@@ -86,6 +88,7 @@ class PastResult:
     verdict: Verdict | None
     executed_by: str
     attempt: int | None
+    grading: int = 0
     kind: FailureKind | None = None
     code: str | None = None
     score_state: ScoreState | None = None

@@ -1,8 +1,15 @@
-"""The statements of the reader. PURE text."""
+"""The statements of the reader. PURE text.
+
+Those about verdicts come in two forms: `graded` ones read what the grading `%(grading)s` says.
+"""
 
 from __future__ import annotations
 
+from functools import cache
+
 from evalfleet.store.copying import FIRST_OWN_ATTEMPT
+from evalfleet.store.judged_sql import attempts as _attempts
+from evalfleet.store.judged_sql import settlements as _settlements
 
 #: A running run whose coordinator was silent for this long reads as interrupted; a resume may take it over.
 STALE_SECONDS = 15
@@ -15,7 +22,8 @@ RUN = f"""
 id, kind::text, name, project, status::text, total, extract(epoch FROM created_at)::float8,
 extract(epoch FROM started_at)::float8, extract(epoch FROM finished_at)::float8, extract(epoch FROM beat)::float8,
 holder, holder_host, holder_pid, stop_reason, derived_from, digest, experiment, lock,
-status = 'running' AND (holder IS NULL OR coalesce(beat < clock_timestamp() - interval '{STALE_SECONDS} s', true))
+status = 'running' AND (holder IS NULL OR coalesce(beat < clock_timestamp() - interval '{STALE_SECONDS} s', true)),
+grading
 """
 
 RUNS = f"""
@@ -32,38 +40,51 @@ ORDER BY (id = %(exact)s) DESC, id LIMIT 7
 
 RUN_BY_KEY = f"SELECT {RUN} FROM runs WHERE run_key = %s".encode()
 
+GRADINGS = b"""
+SELECT grading, extract(epoch FROM at)::float8, who, why, evaluation, sources
+FROM gradings WHERE run_key = %s ORDER BY grading
+"""
+
 PROGRESS = "SELECT extract(epoch FROM at)::float8, body FROM run_progress WHERE run_key = %s"
 
 # --- aggregate ------------------------------------------------------------------------------------------------
 
 ARMS = "SELECT arm, name, style::text, cases, repeated FROM arms WHERE run_key = %s ORDER BY arm"
 
-#: All attempts by arm and by what decides a class, each with the percentiles of its arm's durations: a few dozen rows
-#: whatever the run, from one pass. Grouped by the enums, not by their texts, whose number no planner can guess.
-CLASSES = f"""
-WITH classes AS MATERIALIZED (
-    SELECT arm, settles, outcome, verdict, kind, score_state,
-           count(*) AS attempts,
-           coalesce(sum(input_tokens), 0) AS input_tokens,
-           coalesce(sum(output_tokens), 0) AS output_tokens,
-           count(*) FILTER (WHERE input_tokens IS NULL OR output_tokens IS NULL OR unknown_calls > 0) AS unknown_usage,
-           coalesce(sum(coalesce(cost_usd, estimated_usd)), 0)::float8 AS cost_usd,
-           count(*) FILTER (WHERE cost_usd IS NULL AND estimated_usd IS NULL) AS unknown_cost,
-           coalesce(sum(earned), 0)::float8 AS earned,
-           array_agg(duration) FILTER (WHERE settles) AS durations
-    FROM attempts WHERE run_key = %(run_key)s AND attempt >= {FIRST_OWN_ATTEMPT}
-    GROUP BY arm, settles, outcome, verdict, kind, score_state
-), seconds AS MATERIALIZED (
-    SELECT a.arm, (
-        SELECT percentile_disc(ARRAY[0.5, 0.95, 1.0]) WITHIN GROUP (ORDER BY d.duration)
-        FROM (SELECT unnest(c.durations) AS duration FROM classes c WHERE c.arm = a.arm) d
-    ) AS percentiles
-    FROM arms a WHERE a.run_key = %(run_key)s
-)
-SELECT arm, settles, outcome::text, verdict::text, kind::text, score_state::text, attempts, input_tokens,
-       output_tokens, unknown_usage, cost_usd, unknown_cost, earned, percentiles
-FROM classes JOIN seconds USING (arm)
-"""
+
+@cache
+def classes(graded: bool) -> bytes:
+    """All attempts by arm and by what decides a class, each with the percentiles of its arm's durations.
+
+    A few dozen rows whatever the run, from one pass. Grouped by the enums, not by their texts, whose number no planner
+    can guess.
+    """
+    return f"""
+    WITH classes AS MATERIALIZED (
+        SELECT arm, settles, outcome, verdict, kind, score_state,
+               count(*) AS attempts,
+               coalesce(sum(input_tokens), 0) AS input_tokens,
+               coalesce(sum(output_tokens), 0) AS output_tokens,
+               count(*) FILTER (WHERE input_tokens IS NULL OR output_tokens IS NULL OR unknown_calls > 0)
+                   AS unknown_usage,
+               coalesce(sum(coalesce(cost_usd, estimated_usd)), 0)::float8 AS cost_usd,
+               count(*) FILTER (WHERE cost_usd IS NULL AND estimated_usd IS NULL) AS unknown_cost,
+               coalesce(sum(earned), 0)::float8 AS earned,
+               array_agg(duration) FILTER (WHERE settles) AS durations
+        FROM {_attempts(graded)} a WHERE run_key = %(run_key)s AND attempt >= {FIRST_OWN_ATTEMPT}
+        GROUP BY arm, settles, outcome, verdict, kind, score_state
+    ), seconds AS MATERIALIZED (
+        SELECT a.arm, (
+            SELECT percentile_disc(ARRAY[0.5, 0.95, 1.0]) WITHIN GROUP (ORDER BY d.duration)
+            FROM (SELECT unnest(c.durations) AS duration FROM classes c WHERE c.arm = a.arm) d
+        ) AS percentiles
+        FROM arms a WHERE a.run_key = %(run_key)s
+    )
+    SELECT arm, settles, outcome::text, verdict::text, kind::text, score_state::text, attempts, input_tokens,
+           output_tokens, unknown_usage, cost_usd, unknown_cost, earned, percentiles
+    FROM classes JOIN seconds USING (arm)
+    """.encode()
+
 
 WITHOUT_ATTEMPT = """
 SELECT arm, how::text, verdict::text, kind::text, score_state::text, count(*), coalesce(sum(earned), 0)::float8
@@ -88,23 +109,30 @@ WHERE outcome = 'cancelled' AND NOT EXISTS (
 GROUP BY 1
 """
 
-#: The settlement that a headline counts: the first failure of a case that was reopened after it, else what stands.
-_HEADLINE = """
-LEFT JOIN LATERAL (
-    SELECT * FROM (
-        SELECT * FROM settlements s
-        WHERE s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NOT NULL AND s.verdict = 'failed'
-        UNION ALL
-        SELECT * FROM settlements s
-        WHERE s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL
-    ) s ORDER BY s.superseded_at NULLS LAST LIMIT 1
-) s ON true
-"""
 
-#: For whole runs; where few cases are asked for, a lookup by key.
-_STANDING = """
-LEFT JOIN settlements s ON s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL
-"""
+def _headline(graded: bool) -> str:
+    """The settlement that a headline counts: the first failure of a case that was reopened since, else what stands."""
+    table = _settlements(graded, few=True)
+    return f"""
+    LEFT JOIN LATERAL (
+        SELECT * FROM (
+            SELECT * FROM {table} s
+            WHERE s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NOT NULL
+              AND s.verdict = 'failed'
+            UNION ALL
+            SELECT * FROM {table} s
+            WHERE s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL
+        ) s ORDER BY s.superseded_at NULLS LAST LIMIT 1
+    ) s ON true
+    """
+
+
+def _standing(graded: bool) -> str:
+    """For whole runs; where few cases are asked for, a lookup by key."""
+    return f"""
+    LEFT JOIN {_settlements(graded)} s
+    ON s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL
+    """
 
 
 def _looked_up(table: str, name: str, keys: str) -> str:
@@ -112,32 +140,42 @@ def _looked_up(table: str, name: str, keys: str) -> str:
     return f"LEFT JOIN LATERAL (SELECT * FROM {table} {name} WHERE {keys} LIMIT 1) {name} ON true"
 
 
-_STANDING_OF_CASE = _looked_up(
-    "settlements", "s", "s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL"
-)
-_ATTEMPT_OF_SETTLEMENT = _looked_up("attempts", "a", "a.run_key = s.run_key AND a.attempt = s.attempt")
+def _standing_of_case(graded: bool) -> str:
+    keys = "s.run_key = c.run_key AND s.ordinal = c.ordinal AND s.superseded_at IS NULL"
+    return _looked_up(_settlements(graded, few=True), "s", keys)
 
-#: Cases reopened after they failed, with what stands of them now and what their first failure was worth.
-RETRIED = f"""
-SELECT c.arm, s.how::text, s.verdict::text, s.kind::text,
-       a.score_state::text, a.earned, p.score_state::text, p.earned, s.ordinal IS NOT NULL,
-       (SELECT o.outcome::text FROM attempts o
-        WHERE o.run_key = c.run_key AND o.ordinal = c.ordinal ORDER BY o.number DESC LIMIT 1)
-FROM (
-    SELECT DISTINCT ON (ordinal) run_key, ordinal, attempt FROM settlements
-    WHERE run_key = %(run_key)s AND superseded_at IS NOT NULL AND verdict = 'failed'
-    ORDER BY ordinal, superseded_at
-) f
-{_looked_up("cases", "c", "c.run_key = f.run_key AND c.ordinal = f.ordinal")}
-{_looked_up("attempts", "p", "p.run_key = f.run_key AND p.attempt = f.attempt")}
-{_STANDING_OF_CASE}
-{_ATTEMPT_OF_SETTLEMENT}
-"""
+
+def _attempt_of(name: str, of: str, graded: bool) -> str:
+    """The attempt `name` that the settlement `of` names."""
+    keys = f"{name}.run_key = {of}.run_key AND {name}.attempt = {of}.attempt"
+    return _looked_up(_attempts(graded, few=True), name, keys)
+
+
+@cache
+def retried(graded: bool) -> bytes:
+    """Cases reopened after they failed, with what stands of them now and what their first failure was worth."""
+    return f"""
+    SELECT c.arm, s.how::text, s.verdict::text, s.kind::text,
+           a.score_state::text, a.earned, p.score_state::text, p.earned, s.ordinal IS NOT NULL,
+           (SELECT o.outcome::text FROM attempts o
+            WHERE o.run_key = c.run_key AND o.ordinal = c.ordinal ORDER BY o.number DESC LIMIT 1)
+    FROM (
+        SELECT DISTINCT ON (ordinal) run_key, ordinal, attempt FROM {_settlements(graded, few=True)} s
+        WHERE run_key = %(run_key)s AND superseded_at IS NOT NULL AND verdict = 'failed'
+        ORDER BY ordinal, superseded_at
+    ) f
+    {_looked_up("cases", "c", "c.run_key = f.run_key AND c.ordinal = f.ordinal")}
+    {_attempt_of("p", "f", graded)}
+    {_standing_of_case(graded)}
+    {_attempt_of("a", "s", graded)}
+    """.encode()
+
 
 REOPENED = "SELECT EXISTS (SELECT FROM reopenings WHERE run_key = %s)"
 
 
-def by_eval(reopened: bool) -> bytes:
+@cache
+def by_eval(reopened: bool, graded: bool) -> bytes:
     """Evals by how many of their repetitions count, were answered and passed: a handful of rows an arm."""
     return f"""
     SELECT arm, counted, answered, passed, count(*) FROM (
@@ -147,7 +185,7 @@ def by_eval(reopened: bool) -> bytes:
                count(*) FILTER (WHERE s.verdict IN ('passed', 'failed')
                                    OR s.verdict = 'errored' AND s.kind IN ('agent', 'deadline')) AS answered,
                count(*) FILTER (WHERE s.verdict = 'passed') AS passed
-        FROM cases c {_HEADLINE if reopened else _STANDING}
+        FROM cases c {_headline(graded) if reopened else _standing(graded)}
         WHERE c.run_key = %(run_key)s GROUP BY c.arm, c.eval_id, c.variants
     ) e GROUP BY 1, 2, 3, 4
     """.encode()
@@ -174,7 +212,8 @@ a.cost_usd, a.unknown_calls
 """
 
 
-def cases(reopened: bool) -> bytes:
+@cache
+def cases(reopened: bool, graded: bool) -> bytes:
     """A page of cases by ordinal, filtered; NULL filters let everything through.
 
     Only a filter by status looks at more settlements than the page has cases.
@@ -186,7 +225,7 @@ def cases(reopened: bool) -> bytes:
            coalesce(a.earned, s.earned), s.attempt,
            (SELECT count(*) FROM attempts n
             WHERE n.run_key = c.run_key AND n.ordinal = c.ordinal AND n.attempt >= {FIRST_OWN_ATTEMPT}),
-           a.duration, a.reply, c.tags, c.variants, s.from_run, s.from_attempt, a.estimated_usd, {USAGE}
+           a.duration, a.reply, c.tags, c.variants, s.from_run, s.from_attempt, s.from_grading, a.estimated_usd, {USAGE}
     FROM (
         SELECT * FROM cases
         WHERE run_key = %(run_key)s AND ordinal > %(after)s
@@ -196,8 +235,8 @@ def cases(reopened: bool) -> bytes:
           AND (%(tag)s::text IS NULL OR %(tag)s = ANY(tags))
         ORDER BY ordinal LIMIT CASE WHEN %(statuses)s::text[] IS NULL THEN %(limit)s END
     ) c
-    {_HEADLINE if reopened else _STANDING_OF_CASE}
-    {_ATTEMPT_OF_SETTLEMENT}
+    {_headline(graded) if reopened else _standing_of_case(graded)}
+    {_attempt_of("a", "s", graded)}
     WHERE %(statuses)s::text[] IS NULL OR {_STATUS} = ANY(%(statuses)s)
     ORDER BY c.ordinal LIMIT %(limit)s
     """.encode()
@@ -208,9 +247,25 @@ a.attempt, a.ordinal, a.number, a.outcome::text, a.settles, a.worker, extract(ep
 a.duration, a.verdict::text, a.kind::text, a.code, a.message, a.reply, a.sanitised, a.estimated_usd, {USAGE}
 """
 
-ATTEMPTS = f"SELECT {ATTEMPT} FROM attempts a WHERE a.run_key = %s AND a.ordinal = %s ORDER BY a.number".encode()
+#: What a grading says of an attempt beside its columns, and the attempt's own record.
+_RECORD_OF = {False: "NULL, NULL, NULL::bytea, a.record", True: "a.basis::text, a.reason, a.judged_record, a.record"}
 
-ONE_ATTEMPT = f"SELECT {ATTEMPT}, a.record FROM attempts a WHERE a.run_key = %s AND a.attempt = %s".encode()
+
+@cache
+def attempts(graded: bool) -> bytes:
+    return f"""
+    SELECT {ATTEMPT} FROM {_attempts(graded, few=True)} a
+    WHERE a.run_key = %(run_key)s AND a.ordinal = %(ordinal)s ORDER BY a.number
+    """.encode()
+
+
+@cache
+def one_attempt(graded: bool) -> bytes:
+    return f"""
+    SELECT {ATTEMPT}, {_RECORD_OF[graded]} FROM {_attempts(graded, few=True)} a
+    WHERE a.run_key = %(run_key)s AND a.attempt = %(attempt)s
+    """.encode()
+
 
 RECORD = "SELECT record FROM attempts WHERE run_key = %s AND attempt = %s"
 
@@ -220,10 +275,10 @@ WHERE run_key = %(run_key)s AND attempt = %(attempt)s AND last >= %(first)s AND 
 """
 
 
-def _records(attempts: str) -> bytes:
+def _records(attempts: str, graded: bool) -> bytes:
     """As many of these attempts as stand in `limit` bytes and the next, by `place`, each with its record and pages."""
     return f"""
-    SELECT {ATTEMPT}, a.record, CASE WHEN a.paged > 0 THEN ARRAY(
+    SELECT {ATTEMPT}, {_RECORD_OF[graded]}, CASE WHEN a.paged > 0 THEN ARRAY(
                SELECT p.body FROM event_pages p WHERE p.run_key = a.run_key AND p.attempt = a.attempt ORDER BY p.page
            ) END
     FROM (
@@ -242,16 +297,29 @@ def _records(attempts: str) -> bytes:
     """.encode()
 
 
-#: By case: the attempt that settles it, else its last.
-RECORDS_OF_CASES = _records("""
-SELECT DISTINCT ON (ordinal) ordinal AS place, a.*
-FROM attempts a WHERE run_key = %(run_key)s AND ordinal = ANY(%(ordinals)s::integer[])
-ORDER BY ordinal, settles DESC, number DESC
-""")
+@cache
+def records_of_cases(graded: bool) -> bytes:
+    """By case: the attempt that settles it, else its last."""
+    return _records(
+        f"""
+        SELECT DISTINCT ON (ordinal) ordinal AS place, a.*
+        FROM {_attempts(graded, few=True)} a WHERE run_key = %(run_key)s AND ordinal = ANY(%(ordinals)s::integer[])
+        ORDER BY ordinal, settles DESC, number DESC
+        """,
+        graded,
+    )
 
-#: By number, whosever they are; NULL for one that is not there.
-RECORDS_BY_NUMBER = _records(f"""
-SELECT w.place, a.*
-FROM unnest(%(run_keys)s::integer[], %(attempts)s::bigint[]) WITH ORDINALITY AS w (run_key, attempt, place)
-{_looked_up("attempts", "a", "a.run_key = w.run_key AND a.attempt = w.attempt")}
-""")
+
+@cache
+def records_by_number(graded: bool) -> bytes:
+    """By number, whosever they are, each by a grading of its own; NULL for one that is not there."""
+    table = _attempts(graded, few=True).replace("%(grading)s", "w.grading")
+    return _records(
+        f"""
+        SELECT w.place, a.*
+        FROM unnest(%(run_keys)s::integer[], %(attempts)s::bigint[], %(gradings)s::smallint[]) WITH ORDINALITY
+             AS w (run_key, attempt, grading, place)
+        {_looked_up(table, "a", "a.run_key = w.run_key AND a.attempt = w.attempt")}
+        """,
+        graded,
+    )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from evalfleet.errors import ConfigurationError
 from evalfleet.model.events import Event
+from evalfleet.model.grading import Grading
 from evalfleet.model.report import AttemptDetail, AttemptView, CaseView, RunAggregate, RunInfo, RunProgress
 from evalfleet.model.verdict import CaseStatus, RunStatus
 from evalfleet.ports import ArtifactStore
@@ -19,7 +20,7 @@ from evalfleet.store.connection import Connection, connect
 from evalfleet.store.evidence import EvidenceReader
 from evalfleet.store.lifeline import Lifeline
 from evalfleet.store.records import Origin, RecordReader
-from evalfleet.store.views import attempt_view, case_view, run_info
+from evalfleet.store.views import attempt_view, case_view, grading_view, run_info
 
 T = TypeVar("T")
 
@@ -44,8 +45,9 @@ EVERY_CASE = CaseFilter()
 class Reader:
     """Reads runs over one connection of its own; close it. `artifacts` is needed for very large evidence.
 
-    Methods take a run's id or any unambiguous prefix of it. They raise ConfigurationError when there is no such
-    run, StoreError when the store can't be used.
+    Methods take a run's id or any unambiguous prefix of it, and say what its current grading says unless another is
+    asked for by its number. They raise ConfigurationError when there is no such run or grading, StoreError when the
+    store can't be used.
     """
 
     def __init__(self, url: str, artifacts: ArtifactStore | None = None) -> None:
@@ -63,16 +65,21 @@ class Reader:
         given = {"limit": limit, "before": before, "all": tries}
         return [run_info(row) for row in await self._rows(read_sql.RUNS, given)]
 
-    async def find_run(self, prefix: str) -> RunInfo:
+    async def find_run(self, prefix: str, grading: int | None = None) -> RunInfo:
         """The run whose id begins with `prefix`. An ambiguous prefix is refused with the candidates."""
-        return (await self._find(prefix))[1]
+        return (await self._find(prefix, grading))[1]
 
-    async def aggregate(self, run: str) -> RunAggregate:
+    async def gradings(self, run: str) -> list[Grading]:
+        """Each time that the run's attempts were judged again, in order."""
+        key, _ = await self._find(run)
+        return [grading_view(row) for row in await self._rows(read_sql.GRADINGS, (key,))]
+
+    async def aggregate(self, run: str, grading: int | None = None) -> RunAggregate:
         """The run with its arms' counts, all from one snapshot."""
-        key, info = await self._find(run)
+        key, info = await self._find(run, grading)
 
         async def work(connection: Connection) -> RunAggregate:
-            return RunAggregate(run=info, arms=await arm_counts(connection, key))
+            return RunAggregate(run=info, arms=await arm_counts(connection, key, info.grading))
 
         return await self._lifeline.run(work)
 
@@ -102,15 +109,21 @@ class Reader:
     # --- cases and attempts -----------------------------------------------------------------------------------
 
     async def cases(
-        self, run: str, which: CaseFilter = EVERY_CASE, after: int = -1, limit: int = 100
+        self,
+        run: str,
+        which: CaseFilter = EVERY_CASE,
+        after: int = -1,
+        limit: int = 100,
+        grading: int | None = None,
     ) -> list[CaseView]:
         """Cases in planned order with an ordinal above `after`, at most `limit`.
 
         A case that was reopened after it failed is shown with that first verdict, as every headline counts it.
         """
-        key, _ = await self._find(run)
+        key, info = await self._find(run, grading)
         given = {
             "run_key": key,
+            "grading": info.grading,
             "after": after,
             "limit": limit,
             "arm": which.arm,
@@ -119,32 +132,33 @@ class Reader:
             "statuses": None if which.statuses is None else [status.value for status in which.statuses],
         }
         reopened = bool((await self._rows(read_sql.REOPENED.encode(), (key,)))[0][0])
-        return [case_view(row) for row in await self._rows(read_sql.cases(reopened), given)]
+        return [case_view(row) for row in await self._rows(read_sql.cases(reopened, info.grading > 0), given)]
 
-    async def attempts(self, run: str, case: int) -> list[AttemptView]:
+    async def attempts(self, run: str, case: int, grading: int | None = None) -> list[AttemptView]:
         """The attempts of a case by number; none for a carried case, whose evidence its `carried_from` names."""
-        key, _ = await self._find(run)
-        return [attempt_view(row) for row in await self._rows(read_sql.ATTEMPTS, (key, case))]
+        key, info = await self._find(run, grading)
+        given = {"run_key": key, "ordinal": case, "grading": info.grading}
+        return [attempt_view(row) for row in await self._rows(read_sql.attempts(info.grading > 0), given)]
 
-    async def attempt_detail(self, run: str, attempt: int) -> AttemptDetail:
+    async def attempt_detail(self, run: str, attempt: int, grading: int | None = None) -> AttemptDetail:
         """An attempt with all its evidence in memory, exact; read very long ones with `events` instead."""
-        key, info = await self._find(run)
-        rows = await self._rows(read_sql.ONE_ATTEMPT, (key, attempt))
+        key, info = await self._find(run, grading)
+        given = {"run_key": key, "attempt": attempt, "grading": info.grading}
+        rows = await self._rows(read_sql.one_attempt(info.grading > 0), given)
         if not rows:
             raise ConfigurationError(f"run {info.id} has no attempt {attempt}")
-        *columns, record = rows[0]
         pages = await self._pages(key, attempt, 0, _LAST)
-        return await self._evidence.detail(info.id, attempt_view(columns), record, [body for _, _, body in pages])
+        return await self._evidence.detail(info.id, rows[0], [body for _, _, body in pages])
 
     async def records(
-        self, run: str, cases: Sequence[CaseView]
+        self, run: str, cases: Sequence[CaseView], grading: int | None = None
     ) -> AsyncGenerator[tuple[CaseView, AttemptDetail | None]]:
         """These cases of a run, in planned order, each with the attempt that settles it, else its last.
 
         A carried case comes with the attempt that it was carried from, a case without attempts with None. All their
         evidence is exact and in memory, case by case: fetched for many at once, but not more than some 8 MiB.
         """
-        key, info = await self._find(run)
+        key, info = await self._find(run, grading)
         keys = {info.id: key}
         origins: list[Origin] = []
         for case in cases:
@@ -152,9 +166,9 @@ class Reader:
                 origin, attempt = case.carried_from
                 if origin not in keys:
                     keys[origin] = (await self._find(origin))[0]
-                origins.append(Origin(keys[origin], origin, attempt))
+                origins.append(Origin(keys[origin], origin, attempt, case.carried_grading))
         reading = RecordReader(self._rows, self._evidence)
-        own = reading.of_cases(key, info.id, [case.ordinal for case in cases if case.attempts])
+        own = reading.of_cases(key, info.id, [case.ordinal for case in cases if case.attempts], info.grading)
         carried = reading.by_number(origins)
         for case in cases:
             yield case, await anext(own if case.attempts else carried) if case.has_evidence else None
@@ -176,7 +190,7 @@ class Reader:
 
     # --- rows -------------------------------------------------------------------------------------------------
 
-    async def _find(self, prefix: str) -> tuple[int, RunInfo]:
+    async def _find(self, prefix: str, grading: int | None = None) -> tuple[int, RunInfo]:
         given = {"prefix": _literal(prefix), "exact": prefix}
         rows = await self._rows(read_sql.RUNS_BY_PREFIX, given)
         if not rows or not prefix:
@@ -185,7 +199,12 @@ class Reader:
         if len(found) > 1 and found[0][1].id != prefix:
             ids = ", ".join(info.id for _, info in found[:6])
             raise ConfigurationError(f"{prefix!r} begins several runs: {ids}{' and more' if len(found) > 6 else ''}")
-        return found[0]
+        key, info = found[0]
+        if grading not in (None, 0, info.grading):
+            known = [row[0] for row in await self._rows(read_sql.GRADINGS, (key,))]
+            if grading not in known:
+                raise ConfigurationError(f"run {info.id} has no grading {grading}, only 0 to {max(known, default=0)}")
+        return key, info if grading is None else replace(info, grading=grading)
 
     async def _pages(self, key: int, attempt: int, first: int, last: int) -> Sequence[tuple[Any, ...]]:
         given = {"run_key": key, "attempt": attempt, "first": first, "last": last}

@@ -10,7 +10,6 @@ from evalfleet.errors import ConfigurationError
 from evalfleet.model.report import AttemptDetail
 from evalfleet.store import read_sql
 from evalfleet.store.evidence import EvidenceReader
-from evalfleet.store.views import attempt_view
 
 Ask = Callable[[bytes, Any], Awaitable[Sequence[tuple[Any, ...]]]]
 
@@ -20,11 +19,12 @@ PAGE_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The attempt that a case is carried from."""
+    """The attempt that a case is carried from, as a grading judged it."""
 
     run_key: int
     run: str
     attempt: int
+    grading: int = 0
 
 
 class RecordReader:
@@ -34,14 +34,16 @@ class RecordReader:
         self._ask = ask
         self._evidence = evidence
 
-    async def of_cases(self, run_key: int, run: str, ordinals: Sequence[int]) -> AsyncGenerator[AttemptDetail]:
+    async def of_cases(
+        self, run_key: int, run: str, ordinals: Sequence[int], grading: int = 0
+    ) -> AsyncGenerator[AttemptDetail]:
         """The attempt that settles each of these cases, else its last. Every one was attempted; they ascend.
 
         Raises ConfigurationError when the run was deleted meanwhile.
         """
         while ordinals:
-            given = {"run_key": run_key, "ordinals": [*ordinals], "limit": PAGE_BYTES}
-            rows = await self._ask(read_sql.RECORDS_OF_CASES, given)
+            given = {"run_key": run_key, "ordinals": [*ordinals], "limit": PAGE_BYTES, "grading": grading}
+            rows = await self._ask(read_sql.records_of_cases(grading > 0), given)
             if not rows or [row[1] for row in rows] != [*ordinals[: len(rows)]]:
                 raise ConfigurationError(f"run {run} was deleted while it was read")
             for row in rows:
@@ -54,9 +56,10 @@ class RecordReader:
             given = {
                 "run_keys": [one.run_key for one in wanted],
                 "attempts": [one.attempt for one in wanted],
+                "gradings": [one.grading for one in wanted],
                 "limit": PAGE_BYTES,
             }
-            rows = await self._ask(read_sql.RECORDS_BY_NUMBER, given)
+            rows = await self._ask(read_sql.records_by_number(any(one.grading for one in wanted)), given)
             for one, row in zip(wanted, rows, strict=False):
                 if row[0] is None:
                     raise ConfigurationError(f"run {one.run} has no attempt {one.attempt}")
@@ -64,5 +67,5 @@ class RecordReader:
             wanted = wanted[len(rows) :]
 
     async def _detail(self, run: str, row: Sequence[Any]) -> AttemptDetail:
-        *columns, record, pages = row
-        return await self._evidence.detail(run, attempt_view(columns), record, pages or ())
+        *columns, pages = row
+        return await self._evidence.detail(run, columns, pages or ())

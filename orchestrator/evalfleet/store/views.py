@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evalfleet.errors import FailureKind
+from evalfleet.model.grading import Grading
 from evalfleet.model.report import AttemptView, CaseView, RunInfo
 from evalfleet.model.usage import Usage
 from evalfleet.model.verdict import CaseStatus, Outcome, RunKind, RunStatus, ScoreState, Settlement, Style, Verdict
@@ -14,7 +15,7 @@ from evalfleet.model.verdict import CaseStatus, Outcome, RunKind, RunStatus, Sco
 
 def run_info(row: Sequence[Any]) -> RunInfo:
     identifier, kind, name, project, status, total, created_at, started_at, finished_at, beat = row[:10]
-    holder, host, pid, stop_reason, derived_from, digest, experiment, lock, interrupted = row[10:19]
+    holder, host, pid, stop_reason, derived_from, digest, experiment, lock, interrupted, grading = row[10:20]
     return RunInfo(
         id=identifier,
         kind=RunKind(kind),
@@ -33,13 +34,20 @@ def run_info(row: Sequence[Any]) -> RunInfo:
         digest=digest,
         experiment=json.loads(experiment),
         lock=json.loads(lock),
+        grading=grading,
     )
+
+
+def grading_view(row: Sequence[Any]) -> Grading:
+    number, at, who, why, evaluation, sources = row
+    return Grading(number=number, at=at, who=who, why=why, evaluation=evaluation, sources=json.loads(sources))
 
 
 def case_view(row: Sequence[Any]) -> CaseView:
     ordinal, arm, eval_id, style, repetition, status, how, verdict, kind, code, message = row[:11]
-    state, earned, attempt, attempts, duration, reply, tags, variants, from_run, from_attempt, estimated = row[11:22]
-    usage = _usage(row[22:30])
+    state, earned, attempt, attempts, duration, reply, tags, variants, from_run, from_attempt = row[11:21]
+    from_grading, estimated = row[21:23]
+    usage = _usage(row[23:31])
     return CaseView(
         ordinal=ordinal,
         arm=arm,
@@ -63,6 +71,7 @@ def case_view(row: Sequence[Any]) -> CaseView:
         tags=() if tags is None else tuple(tags),
         variants={} if variants is None else json.loads(variants),
         carried_from=None if from_run is None else (from_run, from_attempt),
+        carried_grading=from_grading or 0,
     )
 
 

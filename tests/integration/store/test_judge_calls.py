@@ -141,7 +141,7 @@ async def test_calls_travel_with_their_run_and_go_with_it(
     assert await one(database, "SELECT count(*) FROM judge_calls") == (0,)
 
 
-async def test_a_carried_case_keeps_its_own_copy_of_the_calls_of_its_own_grading(
+async def test_a_carried_case_keeps_its_own_copy_of_the_calls_and_of_every_grading(
     database: str, artifacts: FileArtifacts
 ) -> None:
     run, recorder = await started(database, 1)
@@ -156,4 +156,7 @@ async def test_a_carried_case_keeps_its_own_copy_of_the_calls_of_its_own_grading
     await create_run(database, a_run(id="r2", cases=[(a_case(0), carried)]))
     await delete_run(database, "r1", artifacts, copy_evidence=True)
     assert await rows(database, "SELECT attempt, call FROM judge_calls ORDER BY call") == [(-1, n) for n in range(4)]
-    assert await rows(database, "SELECT attempt, grading, index FROM assertions") == [(-1, 0, 0)]
+    assert await rows(database, "SELECT attempt, grading, index FROM assertions ORDER BY 2") == [
+        (-1, 0, 0),
+        (-1, 1, 0),
+    ]

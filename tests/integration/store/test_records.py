@@ -30,6 +30,7 @@ from evalfleet.store.planned import Presettled
 from evalfleet.store.records import PAGE_BYTES, Origin, RecordReader
 from evalfleet.store.rows import EvidenceEncoder
 from evalfleet.store.writer import PostgresRecorder
+from tests.integration.store.judged_again import judge_again
 from tests.integration.store.samples import ME, a_case, a_run, batch, errored, evidence, ignore, resumed
 from tests.integration.store.sql import execute
 
@@ -276,8 +277,9 @@ def looked_at(node: dict[str, Any]) -> float:
 
 @pytest.mark.parametrize("known", [False, True], ids=["unknown to the statistics", "analysed"])
 @pytest.mark.parametrize("reopened", [False, True], ids=["as run", "reopened"])
+@pytest.mark.parametrize("graded", [False, True], ids=["as sealed", "judged again"])
 async def test_no_statement_passes_over_a_run_once_for_each_of_its_cases(
-    database: str, known: bool, reopened: bool
+    database: str, known: bool, reopened: bool, graded: bool
 ) -> None:
     """Statistics say nothing of a run that was just written: a planner then expects one row of it."""
     count = 600
@@ -289,6 +291,9 @@ async def test_no_statement_passes_over_a_run_once_for_each_of_its_cases(
         await recorder.commit(batch(key, *(evidence(100 + n, n, verdict=Verdict.FAILED) for n in range(0, count, 2))))
         await recorder.finish("completed", None)
         await recorder.close()
+        if graded:
+            for _ in range(2):  # a table of few pages is rightly read whole
+                await judge_again(database, run)
         if run == "old" or known:
             await execute(database, "ANALYZE")
     if reopened:
@@ -296,9 +301,11 @@ async def test_no_statement_passes_over_a_run_once_for_each_of_its_cases(
     given: dict[str, Any] = {"run_key": key, "after": -1, "limit": 500}
     given |= {"arm": "small", "prefix": "sql%", "tag": None, "statuses": None}
     given |= {"ordinals": [*range(count)], "run_keys": [key] * count, "attempts": [*range(100, 100 + count)]}
-    texts = (read_sql.CLASSES, read_sql.WITHOUT_ATTEMPT, read_sql.CANCELLED, read_sql.RETRIED)
-    statements = [read_sql.cases(reopened), read_sql.by_eval(reopened), *map(str.encode, texts)]
-    statements += [read_sql.RECORDS_OF_CASES, read_sql.RECORDS_BY_NUMBER]
+    given |= {"grading": 2 * graded, "gradings": [2 * graded] * count}
+    texts = (read_sql.WITHOUT_ATTEMPT, read_sql.CANCELLED)
+    statements = [read_sql.cases(reopened, graded), read_sql.by_eval(reopened, graded), *map(str.encode, texts)]
+    statements += [read_sql.classes(graded), read_sql.retried(graded)]
+    statements += [read_sql.records_of_cases(graded), read_sql.records_by_number(graded)]
     async with await connect(database, autocommit=True) as connection:
         await connection.execute(read_sql.PLANS)
         for statement in statements:
