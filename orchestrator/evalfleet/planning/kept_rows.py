@@ -6,6 +6,8 @@ import os
 import tempfile
 import weakref
 from array import array
+from contextlib import suppress
+from typing import IO
 
 from evalfleet.errors import ConfigurationError
 
@@ -30,7 +32,7 @@ class KeptRows:
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="evalfleet-rows-")  # noqa: SIM115 - lives as long as this
-                weakref.finalize(self, self._file.close)
+                weakref.finalize(self, _close, self._file)
             self._file.write(line)
         except OSError as error:
             raise _no_room(error) from error
@@ -49,6 +51,11 @@ class KeptRows:
             raise _no_room(error) from error
         name, _, data = os.pread(self._file.fileno(), end - begin, begin).partition(b"\n")
         return name.decode(), data
+
+
+def _close(file: IO[bytes]) -> None:
+    with suppress(OSError):  # a full disk was reported when a row was added
+        file.close()
 
 
 def _no_room(error: OSError) -> ConfigurationError:

@@ -79,7 +79,8 @@ def huggingface_files(path: Path, split: str | None) -> DataFiles:
 def _saved(folder: Path, split: str | None) -> DataFiles:
     state = _read(folder / STATE_FILE, _State)
     if split is not None and split != state.split:
-        _refuse(folder, f"the dataset was saved from the split {state.split!r}, not {split!r}")
+        known = f"from the split {state.split!r}" if state.split else "without the name of a split"
+        _refuse(folder, f"the dataset was saved {known}, not from {split!r}", "leave split= out")
     if state.indices_data_files or state.indices_files:
         _refuse(folder, "its rows are chosen by an index of an old version of datasets: load it and save it again")
     files = [folder / each.filename for each in state.data_files]

@@ -94,13 +94,17 @@ async def test_a_dataset_of_many_files_travels_with_what_describes_it(tmp_path: 
     eval_file = project / "evals/echo.eval.py"
     text = eval_file.read_text(encoding="utf-8")
     eval_file.write_text(
-        text.replace('jsonl("rows.jsonl", id="id")', 'huggingface("../.venv/saved")'), encoding="utf-8"
+        text.replace('jsonl("rows.jsonl", id="id")', 'huggingface("../.venv/saved", split="test")'), encoding="utf-8"
     )
     saved = project / ".venv/saved"
     saved.mkdir()
     parquet.write_table(pa.table({"id": ["a"]}), saved / "rows.parquet")
-    (saved / "state.json").write_text('{"_data_files": [{"filename": "rows.parquet"}]}', encoding="utf-8")
-    write_package(*await planned(project), tmp_path / "project.zip")
+    (saved / "state.json").write_text(
+        '{"_data_files": [{"filename": "rows.parquet"}], "_split": "test"}', encoding="utf-8"
+    )
+    plan, blueprint = await planned(project)
+    assert [(record.uri, record.rows) for record in plan.datasets] == [(".venv/saved#test", 1)]
+    write_package(plan, blueprint, tmp_path / "project.zip")
     with zipfile.ZipFile(tmp_path / "project.zip") as archive:
         assert {".venv/saved/rows.parquet", ".venv/saved/state.json"} <= set(archive.namelist())
 

@@ -13,6 +13,7 @@ import pytest
 
 from evalfleet.errors import DefinitionError
 from evalfleet.planning.dataset import Dataset
+from tests.unit.planning.projects import DATA
 
 
 def shard(path: Path, *values: int) -> None:
@@ -49,7 +50,9 @@ def test_a_saved_split_is_read_in_the_order_of_its_shards(tmp_path: Path) -> Non
     save_to_disk(tmp_path, "train", (1, 2), (3,))
     assert numbers(Dataset.huggingface(str(tmp_path))) == [1, 2, 3]
     assert numbers(Dataset.huggingface(str(tmp_path), split="train")) == [1, 2, 3]
-    assert "saved from the split 'train', not 'test'" in refusal(Dataset.huggingface(str(tmp_path), split="test"))
+    assert "saved from the split 'train', not from 'test' (leave split= out)" in refusal(
+        Dataset.huggingface(str(tmp_path), split="test")
+    )
 
 
 def test_of_saved_splits_one_is_named(tmp_path: Path) -> None:
@@ -59,6 +62,22 @@ def test_of_saved_splits_one_is_named(tmp_path: Path) -> None:
     assert numbers(Dataset.huggingface(str(tmp_path), split="test")) == [2]
     assert 'several splits: train, test (say which: split="train")' in refusal(Dataset.huggingface(str(tmp_path)))
     assert "no split 'dev': it has train, test" in refusal(Dataset.huggingface(str(tmp_path), split="dev"))
+
+
+def test_what_the_datasets_package_saved_is_read() -> None:
+    """Written by datasets 5.2."""
+    saved = str(DATA / "datasets/saved_by_datasets")
+    assert list(Dataset.huggingface(saved, split="train", id="id")) == [
+        {
+            "id": 7,
+            "question": "How much?",
+            "level": 1,
+            "choices": {"text": ["a", "b"]},
+            "asked": "2024-01-02T03:04:05.0006",
+        },
+        {"id": 8, "question": "How many?", "level": 0, "choices": {"text": []}, "asked": "2024-01-02T03:04:05.0006"},
+    ]
+    assert len(list(Dataset.huggingface(saved, split="test"))) == 1
 
 
 @pytest.mark.parametrize(

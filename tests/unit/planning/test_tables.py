@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +20,7 @@ from pydantic import Base64Bytes, BaseModel, ConfigDict
 
 from evalfleet.errors import DefinitionError, Problem
 from evalfleet.planning.dataset import Dataset
+from tests.unit.planning.projects import REPO
 
 
 def saved(folder: Path, kind: Any, values: list[Any], name: str = "x") -> Dataset:
@@ -93,6 +96,26 @@ def test_a_value_is_kept_exactly(tmp_path: Path, kind: Any, value: Any, expected
         first, second = list(dataset)
         assert json.dumps(first["x"], sort_keys=True) == json.dumps(expected, sort_keys=True)
         assert second["x"] is None
+
+
+WITHOUT = """
+import sys
+sys.modules["pyarrow"] = None  # what an import finds where it is not installed
+from evalfleet import Dataset, DefinitionError
+try:
+    list(Dataset.parquet(sys.argv[1]))
+except DefinitionError as error:
+    print(error)
+"""
+
+
+def test_without_the_extra_one_line_says_how_to_install_it(tmp_path: Path) -> None:
+    path = str(tmp_path / "rows.parquet")
+    done = subprocess.run([sys.executable, "-c", WITHOUT, path], cwd=REPO, capture_output=True, text=True, check=False)
+    assert done.stdout == (
+        f"{path}: Parquet and Arrow files are read by pyarrow, which is not installed "
+        "(pip install 'evalfleet[datasets]') [MISSING_EXTRA]\n"
+    )
 
 
 def test_a_duration_is_iso_text(tmp_path: Path) -> None:
