@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -24,12 +26,14 @@ from evalfleet.assertions.criteria import (
 )
 from evalfleet.assertions.evidence import covered
 from evalfleet.assertions.match import Match
-from evalfleet.assertions.matchers import all_of, any_of, excludes, includes, negate, pattern
+from evalfleet.assertions.matchers import all_of, any_of, equals, excludes, includes, json_match, negate, pattern
+from evalfleet.assertions.snapshot import MAX_DEPTH, MAX_KEYS, MAX_TEXT
 from evalfleet.assertions.tools import Quantified, event_match, tool_match
 from evalfleet.model.assertion import Result
 from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, Coverage, complete, partial
 from evalfleet.model.events import Compaction, Event, SkillLoaded
 from evalfleet.model.usage import Usage
+from evalfleet.store.record_codec import decode_event, encode_event
 from tests.unit.assertions.traces import called, scope, turn
 
 DEFINITE = (Result.MATCHED, Result.MISMATCHED)
@@ -159,3 +163,65 @@ async def test_text_that_was_cut_off_decides_only_what_the_whole_text_decides(
     on_whole = await check_value(covered(begun + rest, Channel.MESSAGES, complete), match)
     if on_part.result in DEFINITE:
         assert on_part.result is on_whole.result
+
+
+# --- what never changes a result ------------------------------------------------------------------------------
+
+
+@st.composite
+def overlapping(draw: st.DrawFn) -> tuple[list[Event], list[Event]]:
+    """Calls that all run at once, and the same with their finishes in another order."""
+    names = draw(st.lists(st.sampled_from("ab"), min_size=1, max_size=5))
+    calls = [
+        called(name, {"n": number}, id=str(number), status=draw(statuses), output=draw(outputs))
+        for number, name in enumerate(names)
+    ]
+    starts = [call[0] for call in calls]
+    finishes = [call[1] for call in calls if len(call) > 1]
+    return [*starts, *finishes], [*starts, *draw(st.permutations(finishes))]
+
+
+@settings(deadline=None)
+@given(criterion=criteria, traces=overlapping(), coverage=st.sampled_from([COMPLETE_COVERAGE, LOSSY]))
+def test_the_order_in_which_overlapping_calls_finish_changes_nothing(
+    criterion: ScopeCriterion, traces: tuple[list[Event], list[Event]], coverage: Coverage
+) -> None:
+    one, other = traces
+    assert answer(criterion, one, coverage) is answer(criterion, other, coverage)
+
+
+@settings(deadline=None)
+@given(criterion=criteria, trace=traces(), coverage=st.sampled_from([COMPLETE_COVERAGE, LOSSY]), data=st.data())
+def test_storing_and_reading_in_pages_changes_nothing(
+    criterion: ScopeCriterion, trace: list[Event], coverage: Coverage, data: st.DataObject
+) -> None:
+    record = turn(*trace, coverage=coverage)
+    before = evaluate(criterion, scope(record))
+    encoded = [encode_event(event) for event in record.events]
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(encoded)), max_size=3)))
+    pages = [encoded[start:end] for start, end in zip([0, *cuts], [*cuts, len(encoded)], strict=True)]
+    read = tuple(decode_event(event) for page in pages for event in json.loads(json.dumps(page)))
+    assert evaluate(criterion, scope(replace(record, events=read))) == before
+
+
+@settings(deadline=None)
+@given(
+    needle=st.text("ab", min_size=1, max_size=3),
+    pad=st.integers(0, 2 * MAX_TEXT),
+    tail=st.text("ab", max_size=4),
+    depth=st.integers(0, 2 * MAX_DEPTH),
+    keys=st.integers(0, 2 * MAX_KEYS),
+)
+async def test_what_is_cut_for_display_still_takes_part(
+    needle: str, pad: int, tail: str, depth: int, keys: int
+) -> None:
+    text = "x" * pad + tail
+    holds = needle in text
+    assert (await check_value(text, includes(needle))).holds is holds
+    assert (await check_value(text, excludes(needle))).holds is not holds
+    value: Any = {f"k{number}": number for number in range(keys)} | {"text": text}
+    pattern_: Any = {"text": includes(needle)}
+    for _ in range(depth):
+        value, pattern_ = {"in": value}, {"in": pattern_}
+    assert (await check_value(value, json_match(pattern_))).holds is holds
+    assert (await check_value(value, equals(value))).holds
