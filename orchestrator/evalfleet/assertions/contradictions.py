@@ -30,8 +30,25 @@ _TEXT_FIELDS = ("reply", "text", "message", "content", "answer")
 
 def contradictions(turns: Sequence[TurnRecord]) -> list[tuple[Channel, str]]:
     """Each claim that turns contradict, once, with how many of them do."""
-    found = Counter(claim for turn in turns if turn.failure is None for claim in _of_turn(turn, turns))
+    odd = [turn for turn in turns if turn.failure is None and not _is_simple(turn)]
+    if not odd:
+        return []
+    found = Counter(claim for turn in odd for claim in _of_turn(turn, turns))
     return [(channel, f"{what} (turns: {count} of {len(turns)})") for (channel, what), count in found.items()]
+
+
+def _is_simple(turn: TurnRecord) -> bool:
+    """A completed turn of what was sent and a reply, its tokens known: nearly every one, and nothing to look for."""
+    usage = turn.usage
+    return (
+        turn.status is TurnStatus.COMPLETED
+        and len(turn.events) < 3
+        and turn.data is MISSING
+        and usage is not None
+        and usage.input_tokens is not None
+        and usage.output_tokens is not None
+        and not usage.unknown_calls
+    )
 
 
 def _of_turn(turn: TurnRecord, turns: Sequence[TurnRecord]) -> Iterator[tuple[Channel, str]]:
@@ -40,7 +57,7 @@ def _of_turn(turn: TurnRecord, turns: Sequence[TurnRecord]) -> Iterator[tuple[Ch
         yield Channel.USAGE, "tokens are not known"
     if turn.data is not MISSING and coverage.messages.is_complete:
         yield from _unsaid(turn)
-    if len(turn.events) > 2 and coverage.actions.is_complete:  # more than what was sent and a reply
+    if coverage.actions.is_complete:
         yield from _unpaired(turn, turns)
     if turn.status in _TO_BE_EXPLAINED and coverage.status.is_complete:
         yield from _unexplained(turn)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from evalfleet.assertions.match import Evaluation, Match, broken, decided, measured
+from evalfleet.assertions.match import Evaluation, Match, Polarity, broken, decided, measured
 from evalfleet.assertions.snapshot import snapshot
 from evalfleet.errors import AuthoringError
 from evalfleet.model.assertion import AssertionResult, Result
@@ -40,6 +40,20 @@ class Satisfies(Match):
         if not isinstance(answer, bool):
             return broken(f"non-boolean ({type(answer).__name__})", value)
         return decided(answer, expected=self.label, actual=value)
+
+
+@dataclass(frozen=True, slots=True)
+class SatisfiesAll(Satisfies):
+    """A predicate on all there is of something: where some of it may be missing, neither answer is certain."""
+
+    @property
+    def polarity(self) -> Polarity:
+        return Polarity.MIXED
+
+
+def satisfies_all(label: str, predicate: Predicate) -> Match:
+    """What `events_satisfy` asks of the events."""
+    return SatisfiesAll(_named(label, "events_satisfy"), _callable(predicate, "events_satisfy"))
 
 
 def satisfies(label: str, predicate: Predicate) -> Match:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from evalfleet.model.events import (
     MISSING,
@@ -17,6 +16,8 @@ from evalfleet.model.events import (
     OperationStatus,
 )
 from evalfleet.model.turn import TurnRecord
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,18 @@ class Occurrence:
 _Key: TypeAlias = tuple[int, OperationKind, str]
 
 
+class _Once(Generic[T]):
+    """A property that is computed when it is first asked for. (`functools.cached_property` takes a lock for it.)"""
+
+    def __init__(self, compute: Callable[[EventIndex], T]) -> None:
+        self._compute = compute
+        self._name = compute.__name__
+
+    def __get__(self, index: EventIndex, _: object = None) -> T:
+        value = index.__dict__[self._name] = self._compute(index)
+        return value
+
+
 class EventIndex:
     """What the events of some turns say, each question answered by one pass at most.
 
@@ -51,16 +64,16 @@ class EventIndex:
         self._turns = turns
         self._others = others
 
-    @cached_property
+    @_Once
     def events(self) -> tuple[Event, ...]:
         """All of them, in order."""
         return tuple(event for turn in self._turns for event in turn.events)
 
-    @cached_property
+    @_Once
     def types(self) -> list[str]:
         return [event.type for event in self.events]
 
-    @cached_property
+    @_Once
     def by_type(self) -> dict[str, list[tuple[int, Event]]]:
         """The events of each type with their positions."""
         found: defaultdict[str, list[tuple[int, Event]]] = defaultdict(list)
@@ -68,12 +81,12 @@ class EventIndex:
             found[placed[1].type].append(placed)
         return dict(found)
 
-    @cached_property
+    @_Once
     def replies(self) -> tuple[str, ...]:
         """What the assistant said in each turn."""
         return tuple(turn.reply for turn in self._turns)
 
-    @cached_property
+    @_Once
     def operations(self) -> tuple[Occurrence, ...]:
         """The operations in the order of their starts."""
         return self._paired[0]
@@ -83,18 +96,20 @@ class EventIndex:
         """How many finishes had no start."""
         return self._paired[1]
 
-    @cached_property
+    @_Once
     def placed(self) -> list[tuple[int, Occurrence]]:
         """The operations with their positions."""
         return list(enumerate(self.operations))
 
-    @cached_property
+    @_Once
     def names(self) -> list[str]:
         return [each.name for each in self.operations]
 
-    @cached_property
+    @_Once
     def by_name(self) -> dict[str, list[tuple[int, Occurrence]]]:
         """The operations of each raw name and of each canonical class, with their positions."""
+        if not self.operations:
+            return {}
         found: defaultdict[str, list[tuple[int, Occurrence]]] = defaultdict(list)
         for position, each in self.placed:
             found[each.name].append((position, each))
@@ -102,7 +117,7 @@ class EventIndex:
                 found[each.tool].append((position, each))
         return dict(found)
 
-    @cached_property
+    @_Once
     def _paired(self) -> tuple[tuple[Occurrence, ...], int]:
         found, lost, _ = _pair(self._turns)
         if not lost:

@@ -25,6 +25,8 @@ from evalfleet.assertions.criteria import (
     ToolOrder,
     UsedNoTools,
 )
+from evalfleet.assertions.custom import Predicate, satisfies_all
+from evalfleet.assertions.evidence import scope_of
 from evalfleet.assertions.json_match import as_match
 from evalfleet.assertions.match import Match
 from evalfleet.assertions.tools import (
@@ -39,6 +41,7 @@ from evalfleet.assertions.values import equals
 from evalfleet.execution.handles import Assertion, Configurable, SyncAssertion
 from evalfleet.execution.ledger import Entry, Ledger, Snapshot, frozen
 from evalfleet.execution.unrecorded import Unrecorded
+from evalfleet.model.coverage import Channel
 from evalfleet.model.turn import TurnRecord
 
 H = TypeVar("H", Assertion, SyncAssertion)
@@ -144,6 +147,16 @@ class Scoped(ABC, Generic[H]):
         """Events match in this order; others may stand between."""
         criterion = EventOrder(tuple(as_event_match(event, "event_order") for event in events))
         return self.author.add("event_order", criterion, self._one_line("event_order"))
+
+    def events_satisfy(self, label: str, predicate: Predicate) -> H:
+        """`predicate` says True of the tuple of all events, user messages included; `label` says what it looks for.
+
+        Unavailable where events may be missing, whatever it says of those that are there.
+        """
+        snapshot = self._snapshot()
+        scope = scope_of(snapshot.kind, snapshot.turns, snapshot.in_flight)
+        subject = CoveredValue(scope.seen.events, Channel.EVENTS, scope.coverage.events)
+        return self.author.add("events_satisfy", Check(satisfies_all(label, predicate)), subject)
 
     def max_tokens(self, limit: int) -> H:
         """Input plus output tokens, without cached ones, stay within `limit`."""

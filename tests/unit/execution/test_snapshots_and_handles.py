@@ -17,6 +17,7 @@ from evalfleet.errors import AttemptFailure, AuthoringError, FailureKind, SendFa
 from evalfleet.model.assertion import Result
 from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, partial, unavailable
 from evalfleet.model.events import (
+    Event,
     InputOption,
     InputRequested,
     Message,
@@ -72,6 +73,10 @@ async def test_a_scope_is_frozen_at_the_call(attempt: Any) -> None:
     ]
 
 
+def speaks_last(found: tuple[Event, ...]) -> bool:
+    return isinstance(found[-1], Message)
+
+
 async def test_every_scoped_assertion_exists_on_t_session_and_turn(attempt: Any) -> None:
     tools = [tool_match("a"), tool_match("b")]
     calls: list[tuple[str, Callable[[Any], Any], Result]] = [
@@ -88,6 +93,8 @@ async def test_every_scoped_assertion_exists_on_t_session_and_turn(attempt: Any)
         ("event", lambda s: s.event(event_match("message", role="assistant")), Result.MATCHED),
         ("not_event", lambda s: s.not_event("thinking"), Result.MATCHED),
         ("event_order", lambda s: s.event_order("message", "operation.started"), Result.MATCHED),
+        ("events_satisfy", lambda s: s.events_satisfy("ends by speaking", speaks_last), Result.MATCHED),
+        ("events_satisfy", lambda s: s.events_satisfy("is short", lambda found: len(found) < 3), Result.MISMATCHED),
         ("max_tokens", lambda s: s.max_tokens(14), Result.MISMATCHED),
         ("max_cost", lambda s: s.max_cost(0.5), Result.MATCHED),
         ("max_cost", lambda s: s.max_cost(0.1), Result.MISMATCHED),
@@ -209,6 +216,17 @@ async def test_values_read_off_a_turn_obey_their_channel(attempt: Any, read: Any
         f"coverage:{channel.value}=partial (half of it)",
     )
     assert (evidence.summary.verdict, evidence.summary.kind) == (Verdict.ERRORED, FailureKind.ADAPTER)
+
+
+@pytest.mark.parametrize("holds", [True, False])
+async def test_what_all_events_satisfy_is_not_known_of_some(attempt: Any, holds: bool) -> None:
+    async def body(t: Any) -> None:
+        (await t.send("x")).events_satisfy("says so", lambda _: holds)
+
+    lossy = COMPLETE_COVERAGE.downgrade({Channel.EVENTS: partial("a lossy stream")})
+    evidence = await attempt(body, FakeAdapter([Turn(reply="x")], coverage=lossy))
+    assert evidence.assertions[0].outcome.reason == "coverage:events=partial (a lossy stream)"
+    assert evidence.summary.code == "ASSERTION_UNAVAILABLE"
 
 
 async def test_a_turn_may_downgrade_and_an_upgrade_is_clamped_and_noted(attempt: Any) -> None:
