@@ -31,9 +31,10 @@ def seal(ledger: Ledger, control: AttemptControl, duration: float) -> AttemptEvi
     state = ledger.state
     rows = ledger.rows()
     turns = tuple(sorted(state.turns, key=_sequence)) if len(state.turns) > 1 else tuple(state.turns)
-    for channel, what in contradictions(turns):
+    contradicted = contradictions(turns)
+    for channel, what in contradicted:
         state.note(f"{CONTRADICTED} {channel}: the adapter declares it complete, but {what}")
-    summary = _summary(state, control, rows, turns, duration)
+    summary = _summary(state, control, rows, turns, duration, bool(contradicted))
     diagnostics = state.diagnostics()
     state.seal()
     return AttemptEvidence(summary=summary, turns=turns, assertions=rows, diagnostics=diagnostics)
@@ -62,6 +63,7 @@ def _summary(
     rows: tuple[AssertionRow, ...],
     turns: tuple[TurnRecord, ...],
     duration: float,
+    contradicted: bool,
 ) -> AttemptSummary:
     job = state.job
     outcome, judgement, extra = _judged(state, rows)
@@ -86,6 +88,7 @@ def _summary(
         assertions=len(rows),
         reply=turns[-1].reply[:REPLY_LIMIT] if turns else None,
         retry_after=state.retry_after,
+        contradicted=contradicted,
         acceptance_unknown=outcome is not Outcome.COMPLETED and state.may_have_written,
         extra=extra,
     )

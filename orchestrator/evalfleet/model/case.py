@@ -41,7 +41,8 @@ class AttemptSummary:
     """The facts of an attempt that scheduling, counters and listings need.
 
     Times are seconds since the epoch and seconds. `reply` is the start of the last reply, for listings.
-    `cost_usd` is observed, `estimated_usd` priced from usage; None is unknown.
+    `cost_usd` is observed, `estimated_usd` priced from usage; None is unknown. `contradicted` says that the turns
+    contradict the coverage that the adapter declares.
     """
 
     attempt: int
@@ -63,6 +64,7 @@ class AttemptSummary:
     assertions: int = 0
     reply: str | None = None
     retry_after: float | None = None
+    contradicted: bool = False
     #: adapters say when a send may have had an outside effect; such a case is never repeated by kind
     acceptance_unknown: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -51,6 +51,7 @@ class ArmCounts:
     `errored_own` are errored by the agent's own doing (kinds agent, deadline), `errored_other` all other
     errored ones. `seconds` are the settled attempts' duration percentiles (`p50`, `p95`, `max`).
     `cost_usd` sums what is known over *all* attempts, `unknown_cost` counts attempts without a figure.
+    `contradicted` counts attempts whose turns contradict the coverage that the adapter declares.
     `retried_verdict` counts cases whose headline verdict is their first, before a `resume --retry failed`.
     `by_eval` counts evals (eval id × variants) by (counted, answered, passed) repetitions: counted are all but
     skipped and not needed, answered are passed, failed and `errored_own`; None when nobody grouped.
@@ -76,6 +77,7 @@ class ArmCounts:
     input_tokens: int = 0
     output_tokens: int = 0
     unknown_usage: int = 0
+    contradicted: int = 0
     cost_usd: float = 0.0
     unknown_cost: int = 0
     earned_sum: float = 0.0

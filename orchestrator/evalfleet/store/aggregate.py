@@ -29,6 +29,7 @@ class _Tally:
     input_tokens: int = 0
     output_tokens: int = 0
     unknown_usage: int = 0
+    contradicted: int = 0
     cost_usd: float = 0.0
     unknown_cost: int = 0
     earned_sum: float = 0.0
@@ -72,7 +73,7 @@ async def _count_attempts(connection: Connection, tallies: dict[int, _Tally], gi
     cancelled = False
     for row in await _rows(connection, read_sql.classes(given["grading"] > 0), given):
         arm, settles, outcome, verdict, kind, state, attempts = row[:7]
-        tokens_in, tokens_out, unknown_usage, cost, unknown_cost, earned, percentiles = row[7:]
+        tokens_in, tokens_out, unknown_usage, contradicted, cost, unknown_cost, earned, percentiles = row[7:]
         tally = tallies[arm]
         if percentiles is not None:
             tally.seconds = dict(zip(("p50", "p95", "max"), percentiles, strict=True))
@@ -80,6 +81,7 @@ async def _count_attempts(connection: Connection, tallies: dict[int, _Tally], gi
         tally.input_tokens += int(tokens_in)
         tally.output_tokens += int(tokens_out)
         tally.unknown_usage += unknown_usage
+        tally.contradicted += contradicted
         tally.cost_usd += cost
         tally.unknown_cost += unknown_cost
         if kind is not None:
@@ -154,6 +156,7 @@ def _counts(name: str, style: Style, tally: _Tally) -> ArmCounts:
         input_tokens=tally.input_tokens,
         output_tokens=tally.output_tokens,
         unknown_usage=tally.unknown_usage,
+        contradicted=tally.contradicted,
         cost_usd=tally.cost_usd,
         unknown_cost=tally.unknown_cost,
         earned_sum=tally.earned_sum,

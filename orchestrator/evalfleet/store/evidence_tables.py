@@ -73,6 +73,7 @@ attempts = Table(
     maybe("reply", Text),
     maybe("number_marks", Text),
     maybe("record", LargeBinary),
+    of("contradicted", Boolean, "false"),  # its turns, the coverage that the adapter declares
     PrimaryKeyConstraint("run_key", "attempt"),
     Index("attempts_run_key_ordinal_number_key", "run_key", "ordinal", "number", unique=True),
     CheckConstraint("number > 0", name="number"),

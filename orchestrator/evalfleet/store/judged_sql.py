@@ -22,7 +22,7 @@ _OF_ATTEMPTS = ("verdict", "kind", "code", "message", "score_state", "earned")
 _ATTEMPT_FACTS = (
     "attempt", "run_key", "ordinal", "number", "arm", "outcome", "settles", "worker", "started_at", "duration", "reply",
     "estimated_usd", "cost_usd", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens",
-    "reasoning_tokens", "requests", "unknown_calls", "commit_seq", "record",
+    "reasoning_tokens", "requests", "unknown_calls", "commit_seq", "record", "contradicted",
 )  # fmt: skip
 _OF_SETTLEMENTS = ("verdict", "kind", "code", "score_state", "earned")
 _SETTLEMENT_FACTS = (

@@ -67,6 +67,7 @@ def classes(graded: bool) -> bytes:
                coalesce(sum(output_tokens), 0) AS output_tokens,
                count(*) FILTER (WHERE input_tokens IS NULL OR output_tokens IS NULL OR unknown_calls > 0)
                    AS unknown_usage,
+           count(*) FILTER (WHERE contradicted) AS contradicted,
                coalesce(sum(coalesce(cost_usd, estimated_usd)), 0)::float8 AS cost_usd,
                count(*) FILTER (WHERE cost_usd IS NULL AND estimated_usd IS NULL) AS unknown_cost,
                coalesce(sum(earned), 0)::float8 AS earned,
@@ -81,7 +82,7 @@ def classes(graded: bool) -> bytes:
         FROM arms a WHERE a.run_key = %(run_key)s
     )
     SELECT arm, settles, outcome::text, verdict::text, kind::text, score_state::text, attempts, input_tokens,
-           output_tokens, unknown_usage, cost_usd, unknown_cost, earned, percentiles
+           output_tokens, unknown_usage, contradicted, cost_usd, unknown_cost, earned, percentiles
     FROM classes JOIN seconds USING (arm)
     """.encode()
 

@@ -30,7 +30,8 @@ ATTEMPT_FIELDS = (
     "attempt", "started_at", "duration", "run_key", "ordinal", "turns", "events", "assertions", "outcome", "verdict",
     "kind", "score_state", "earned", "estimated_usd", "cost_usd", "input_tokens", "output_tokens",
     "cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "requests", "unknown_calls",
-    "code", "message", "skip_reason", "reply", "sanitised", "number_marks", "record", "settles", "worker",
+    "code", "message", "skip_reason", "reply", "sanitised", "number_marks", "record", "contradicted", "settles",
+    "worker",
 )  # fmt: skip
 ASSERTION_FIELDS = (
     "attempt", "run_key", "index", "result", "name", "scope", "holds", "optional", "measurement", "points", "earned",
@@ -193,6 +194,7 @@ def _attempt(run_key: int, summary: AttemptSummary, record: bytes) -> bytes:
         boolean(cells.sanitised),
         cells.marked(),
         raw(record),
+        boolean(summary.contradicted),
     )
     return b"".join(parts)
 

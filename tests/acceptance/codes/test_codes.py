@@ -34,7 +34,7 @@ async def worker(turn, ctx):
     if turn.text == "ask":
         request = InputRequested("q1", "May I?", options=(InputOption("yes"), InputOption("no")))
         return Turn(status=TurnStatus.WAITING, reply="May I?", events=(request,), usage=KNOWN)
-    return Turn(reply=turn.text, usage=KNOWN)
+    return Turn(reply=turn.text, usage=None if turn.text == "mute" else KNOWN)
 """
 
 EXPERIMENT = """
@@ -104,6 +104,9 @@ BODIES = {
     "ATTEMPT_TIMEOUT": Body("await asyncio.sleep(60)", kind="deadline"),
 }
 
+#: One that passes, although its agent does not report what it says it always reports.
+MUTE = Body("turn = await t.send('mute')\nturn.succeeded()")
+
 SCORED = {
     "SCORE_OUT_OF_RANGE": Body("t.check(1, equals(1)).score(1.7e308)\nt.check(1, equals(1)).score(1.7e308)"),
     "ASSERTION_UNAVAILABLE": Body(
@@ -135,7 +138,7 @@ def submitted(orchestrate: Orchestrate, project: Path, select: str, **limits: st
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     (folder / "my_agents.py").write_text(AGENT)
-    write(folder, "pass", "define_eval", BODIES)
+    write(folder, "pass", "define_eval", {**BODIES, "COVERAGE_CONTRADICTED": MUTE})
     write(folder, "score", "define_score_eval", SCORED)
     return folder
 
@@ -165,3 +168,16 @@ def test_a_code_of_a_pass_style_attempt(orchestrate: Orchestrate, passing: dict[
 @pytest.mark.parametrize("code", SCORED)
 def test_a_code_of_a_score_style_attempt(orchestrate: Orchestrate, scoring: dict[str, Any], code: str) -> None:
     ends_so(orchestrate, scoring[f"score/{code.lower()}"], code, SCORED[code])
+
+
+def test_a_contradiction_is_told_of_the_attempt_and_counted_for_the_run(
+    orchestrate: Orchestrate, passing: dict[str, Any]
+) -> None:
+    case = passing["pass/coverage_contradicted"]
+    assert (case["status"], case["code"]) == ("passed", None)
+    shown = orchestrate("show", case["run"], str(case["case"]), "--diagnostics").out
+    assert "COVERAGE_CONTRADICTED usage: the adapter declares it complete, but tokens are not known" in shown
+    lines = orchestrate("report", case["run"]).out.splitlines()
+    [line] = [line.strip() for line in lines if "contradict" in line]
+    assert line.endswith("1 of 27 attempts contradict the coverage that the adapter declares: show a case with "
+                         "--diagnostics")  # fmt: skip

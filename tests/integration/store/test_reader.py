@@ -102,7 +102,7 @@ async def test_classes_are_exclusive_and_sum_to_the_plan(database: str) -> None:
             errored(103, 2, FailureKind.AGENT),
             errored(104, 3, FailureKind.DEADLINE),
             errored(105, 4, FailureKind.PROVIDER),
-            evidence(106, 5, verdict=Verdict.SKIPPED),
+            evidence(106, 5, verdict=Verdict.SKIPPED, contradicted=True),
             priced(107, 0, 0.25),
         )
     )
@@ -131,6 +131,7 @@ async def test_classes_are_exclusive_and_sum_to_the_plan(database: str) -> None:
     assert (small.carried, small.attempts, small.cost_usd, small.unknown_cost) == (1, 9, 0.75, 7)
     assert small.failures_by_kind == {"agent": 1, "deadline": 1, "provider": 1, "cancelled": 1, "worker": 1}
     assert (small.input_tokens, small.output_tokens, small.unknown_usage) == (20, 10, 7)
+    assert (small.contradicted, big.contradicted) == (1, 0)
     assert small.seconds == {"p50": 0.5, "p95": 2.0, "max": 2.0}
     assert small.by_eval == {(1, 1, 1): 2, (1, 1, 0): 3, (1, 0, 0): 4, (0, 0, 0): 2}
     assert [view.status.value for view in views] == [

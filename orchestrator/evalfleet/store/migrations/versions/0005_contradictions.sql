@@ -1,0 +1,1 @@
+ALTER TABLE attempts ADD COLUMN contradicted BOOLEAN DEFAULT false NOT NULL;
