@@ -145,6 +145,7 @@ def _counters(counts: ArmCounts) -> dict[str, Any]:
         "input_tokens": counts.input_tokens,
         "output_tokens": counts.output_tokens,
         "unknown_usage": counts.unknown_usage,
+        "contradicted": counts.contradicted,
         "cost_usd": counts.cost_usd,
         "unknown_cost": counts.unknown_cost,
         "seconds": dict(counts.seconds),
