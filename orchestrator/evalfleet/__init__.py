@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evalfleet.api.programmatic import Run, open, run, run_sync, watch
+    from evalfleet.api.programmatic import Run, open, rescore, run, run_sync, watch
     from evalfleet.assertions.commands import command_match
     from evalfleet.assertions.matchers import (
         all_of,
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Run": "evalfleet.api.programmatic",
     "open": "evalfleet.api.programmatic",
+    "rescore": "evalfleet.api.programmatic",
     "run": "evalfleet.api.programmatic",
     "run_sync": "evalfleet.api.programmatic",
     "watch": "evalfleet.api.programmatic",
@@ -202,6 +203,7 @@ __all__ = [
     "partial",
     "pattern",
     "references_any_path",
+    "rescore",
     "run",
     "run_sync",
     "sandbox_agent",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from evalfleet.api.handle import RunHandle
     from evalfleet.api.planned import plan
     from evalfleet.api.records import cancel, collect_garbage, delete, export, import_, open_run, runs, watch
+    from evalfleet.api.rescoring import rescore
     from evalfleet.api.starting import resume, submit, try_
 
 _HOMES = {
@@ -23,6 +24,7 @@ _HOMES = {
     "import_": "evalfleet.api.records",
     "open_run": "evalfleet.api.records",
     "plan": "evalfleet.api.planned",
+    "rescore": "evalfleet.api.rescoring",
     "resume": "evalfleet.api.starting",
     "runs": "evalfleet.api.records",
     "submit": "evalfleet.api.starting",
@@ -39,6 +41,7 @@ __all__ = [
     "import_",
     "open_run",
     "plan",
+    "rescore",
     "resume",
     "runs",
     "submit",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from evalfleet.api.lanes import IsolatedAttempt, LaneAttempt
 from evalfleet.clock import SystemClock
 from evalfleet.execution.executor import BuiltArm, Executor, ExecutorSettings
 from evalfleet.execution.job import AttemptServices
+from evalfleet.execution.recorded_agent import NoAgent
 from evalfleet.execution.threads import AuthorThreads
 from evalfleet.grading.prices import PriceList
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
@@ -101,26 +102,46 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
             settings = arm_settings(loaded, arm, project)
             adapter = factories[arm.settings.adapter].build(settings)
             arms[arm.name] = BuiltArm(settings=settings, adapter=adapter, sandbox=sandboxes.of(arm, adapter))
-    prices = PriceList(loaded.experiment.prices)
-    prices.load(arm.settings.model for arm in arms.values())
-    services = AttemptServices(clock=clock, secrets=EnvironmentSecrets(), threads=AuthorThreads(), price=prices)
-    executor = Executor(_executor_settings(blueprint, loaded, arms), services)
-    encoder = EvidenceEncoder(blueprint.run_key, FileArtifacts(blueprint.artifacts), blueprint.run)
-    return Workshop(executor, encoder, clock, services.threads, spawner, sandboxes, Failpoints(blueprint.failpoint))
-
-
-def _executor_settings(
-    blueprint: RunBlueprint, loaded: LoadedExperiment, arms: dict[str, BuiltArm]
-) -> ExecutorSettings:
-    project = Path(blueprint.project)
-    limits = loaded.experiment.limits
+    services = _services(loaded, arms, clock)
 
     def definition(identifier: str) -> EvalDefinition:
         return load_definition(project, Path(blueprint.files[identifier]), identifier)
 
+    executor = Executor(_executor_settings(blueprint, loaded, arms, definition), services)
+    encoder = EvidenceEncoder(blueprint.run_key, FileArtifacts(blueprint.artifacts), blueprint.run)
+    return Workshop(executor, encoder, clock, services.threads, spawner, sandboxes, Failpoints(blueprint.failpoint))
+
+
+def build_grader(blueprint: RunBlueprint, definitions: Mapping[str, EvalDefinition]) -> Executor:
+    """An executor that judges recorded attempts of the run again, by these evals. No agent is built.
+
+    Raises DefinitionError when this installation can't load the experiment any more.
+    """
+    project = Path(blueprint.project)
+    loaded = restore_experiment(blueprint.snapshot, Path(blueprint.experiment_file), adapter_factories())
+    arms = {
+        arm.name: BuiltArm(settings=arm_settings(loaded, arm, project), adapter=NoAgent()) for arm in loaded.arms
+    }
+    settings = _executor_settings(blueprint, loaded, arms, definitions.__getitem__)
+    return Executor(settings, _services(loaded, arms, SystemClock()))
+
+
+def _services(loaded: LoadedExperiment, arms: Mapping[str, BuiltArm], clock: Clock) -> AttemptServices:
+    prices = PriceList(loaded.experiment.prices)
+    prices.load(arm.settings.model for arm in arms.values())
+    return AttemptServices(clock=clock, secrets=EnvironmentSecrets(), threads=AuthorThreads(), price=prices)
+
+
+def _executor_settings(
+    blueprint: RunBlueprint,
+    loaded: LoadedExperiment,
+    arms: Mapping[str, BuiltArm],
+    definition: Callable[[str], EvalDefinition],
+) -> ExecutorSettings:
+    limits = loaded.experiment.limits
     return ExecutorSettings(
         run=blueprint.run,
-        project=project,
+        project=Path(blueprint.project),
         arms=arms,
         definitions=definition,
         decode=decode_row,

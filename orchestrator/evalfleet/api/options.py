@@ -60,6 +60,18 @@ class ResumeOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RescoreOptions:
+    """How a run is judged again. `evals` is the project whose evals judge it, when it is not the run's own.
+
+    `only_unavailable` judges only what a judge, a grader or missing evidence kept from a verdict; `reason` is recorded.
+    """
+
+    evals: Path | None = None
+    only_unavailable: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
     """What happens to runs that carry results from the deleted one; refused when neither is asked for."""
 

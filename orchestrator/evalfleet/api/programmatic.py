@@ -9,12 +9,14 @@ from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from evalfleet.api.handle import RunHandle
-from evalfleet.api.options import CaseFilter, SubmitOptions
+from evalfleet.api.options import CaseFilter, RescoreOptions, SubmitOptions
 from evalfleet.api.portal import Portal
 from evalfleet.api.records import open_run, watch
+from evalfleet.api.rescoring import rescore as judge_again
 from evalfleet.api.starting import submit
 from evalfleet.errors import ConfigurationError
 from evalfleet.model.assertion import AssertionRow
+from evalfleet.model.grading import Grading, Rescored
 from evalfleet.model.report import AttemptDetail, CaseView, RunProgress
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.verdict import CaseStatus, RunStatus
@@ -23,7 +25,7 @@ from evalfleet.reports.markdown import render_markdown
 from evalfleet.reports.model import ReportModel
 from evalfleet.reports.text import render_text
 
-__all__ = ["CaseResult", "Run", "open", "run", "run_sync", "watch"]
+__all__ = ["CaseResult", "Rescored", "Run", "open", "rescore", "run", "run_sync", "watch"]
 
 T = TypeVar("T")
 
@@ -77,10 +79,10 @@ class CaseResult:
 class Run:
     """A run, read with plain calls, also inside a running event loop. Close it, or use it in a `with` block."""
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self, run_id: str, grading: int | None = None) -> None:
         self._portal = Portal()
         try:
-            self._handle: RunHandle = self._portal.call(open_run(run_id))
+            self._handle: RunHandle = self._portal.call(open_run(run_id, grading))
         except BaseException:
             self._portal.close()
             raise
@@ -88,6 +90,11 @@ class Run:
     @property
     def id(self) -> str:
         return self._handle.id
+
+    @property
+    def gradings(self) -> Sequence[Grading]:
+        """Each time that the run's attempts were judged again, in order."""
+        return self._portal.call(self._handle.gradings())
 
     @property
     def status(self) -> RunStatus:
@@ -215,6 +222,26 @@ def run_sync(experiment: str | Path, **options: Unpack[RunOptions]) -> Run:
     raise ConfigurationError("an event loop runs here already: use `await evalfleet.run(…)`")
 
 
-def open(run_id: str) -> Run:
-    """A run by its id or an unambiguous prefix of it. Raises ConfigurationError when there is none."""
-    return Run(run_id)
+def open(run_id: str, grading: int | None = None) -> Run:
+    """A run by its id or an unambiguous prefix of it, as its current grading or the one with this number judged it.
+
+    Raises ConfigurationError when there is none.
+    """
+    return Run(run_id, grading)
+
+
+async def rescore(
+    run: str | Run, *, evals: str | Path | None = None, only_unavailable: bool = False, reason: str = ""
+) -> Rescored:
+    """Judge a run's recorded attempts again by its evals as they are now, or those of the project `evals`.
+
+    No agent is called. It becomes the run's current grading, which whoever opens the run from now on reads; with
+    `only_unavailable` what already has a verdict keeps it. Raises RunHeld while the run is worked on, DefinitionError
+    when its evals can't be loaded.
+    """
+    options = RescoreOptions(
+        evals=None if evals is None else Path(evals), only_unavailable=only_unavailable, reason=reason
+    )
+    handle, rescored = await judge_again(run if isinstance(run, str) else run.id, options)
+    await handle.close()
+    return rescored

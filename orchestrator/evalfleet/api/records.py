@@ -14,15 +14,18 @@ from evalfleet.store import lifecycle, transfer
 from evalfleet.store.sweep import Swept, sweep
 
 
-async def open_run(prefix: str) -> RunHandle:
-    """A run by its id or an unambiguous prefix of it. Raises ConfigurationError when there is none."""
+async def open_run(prefix: str, grading: int | None = None) -> RunHandle:
+    """A run by its id or an unambiguous prefix of it, as its current grading or another one judged it.
+
+    Raises ConfigurationError when there is none.
+    """
     session = await Session.open()
     try:
-        info = await session.reader.find_run(prefix)
+        info = await session.reader.find_run(prefix, grading)
     except BaseException:
         await session.close()
         raise
-    return RunHandle(session, info.id)
+    return RunHandle(session, info.id, grading)
 
 
 async def runs(*, every_kind: bool = False, limit: int | None = None) -> Sequence[RunInfo]:

@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "plan": ("plan", "Say what a run would do, and why."),
     "submit": ("submit", "Run an experiment."),
     "resume": ("resume", "Go on with a run over what is not settled."),
+    "rescore": ("rescore", "Judge a run's recorded attempts again, without its agents."),
     "cancel": ("cancel", "Stop a run; what is settled stays."),
     "delete": ("delete", "Delete a run with all its evidence."),
     "status": ("status", "How a run is doing."),

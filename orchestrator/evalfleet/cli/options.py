@@ -39,6 +39,9 @@ def status_option(*names: str, among: tuple[CaseStatus, ...], help: str) -> Call
 #: `main.invoke` looks for it before anything is parsed, so that a parse error is a document, too.
 json_option = click.option("--json", is_flag=True, expose_value=False, help="Write JSON for programs.")
 run_argument = click.argument("run")
+grading_option = click.option(
+    "--grading", type=click.IntRange(min=0), metavar="N", help="What this grading says; 0 is how the run ended."
+)
 experiment_argument = click.argument("experiment", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 prefixes_argument = click.argument("prefixes", nargs=-1, metavar="[PREFIX]...")
 set_option = click.option(

@@ -7,8 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from evalfleet.api.options import CaseFilter, DeleteOptions, PlanOptions, ResumeOptions, SubmitOptions
+from evalfleet.api.options import CaseFilter, DeleteOptions, PlanOptions, RescoreOptions, ResumeOptions, SubmitOptions
 from evalfleet.api.preview import Preview
+from evalfleet.model.grading import Rescored
 from evalfleet.model.report import AttemptDetail, AttemptView, CaseView, RunInfo, RunProgress
 from evalfleet.reports.model import ReportModel
 from evalfleet.store.planned import UnfinishedRun
@@ -100,7 +101,13 @@ class Api(Protocol):
         """Delete runs of `orchestrate try` older than so many days, and what no row names; their ids, and that."""
         ...
 
-    async def open_run(self, prefix: str) -> RunHandle: ...
+    async def rescore(self, run: str, options: RescoreOptions) -> tuple[RunHandle, Rescored]:
+        """Judge the run's attempts again without its agents; the run, and what came of it."""
+        ...
+
+    async def open_run(self, prefix: str, grading: int | None = None) -> RunHandle:
+        """A run, as its current grading judged it, or another one."""
+        ...
 
     async def runs(self, *, every_kind: bool = False, limit: int | None = None) -> Sequence[RunInfo]:
         """Runs, newest first; runs of `orchestrate try` only with `every_kind`."""

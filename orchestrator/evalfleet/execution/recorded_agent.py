@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evalfleet.errors import AttemptFailure, FailureKind
+from evalfleet.model.coverage import COMPLETE_COVERAGE
 from evalfleet.model.turn import TurnRecord
-from evalfleet.ports import Clock
+from evalfleet.ports import AdapterContext, Clock, Session
 
 
 class RecordedTime:
@@ -27,6 +29,18 @@ class RecordedTime:
     def reach(self, moment: float) -> None:
         """It is `moment` now, in seconds since the epoch; never earlier than it was."""
         self._now = max(self._now, moment)
+
+
+class NoAgent:
+    """The adapter of arms whose attempts are only judged again: nobody can call their agent."""
+
+    coverage = COMPLETE_COVERAGE
+    sandboxed = False
+
+    async def open(self, ctx: AdapterContext) -> Session:
+        raise AttemptFailure(FailureKind.INFRASTRUCTURE, "EXECUTION_FAILED", "a replay calls no agent")
+
+    async def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

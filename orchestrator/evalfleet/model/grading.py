@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from evalfleet.model.record import AttemptEvidence
+from evalfleet.model.verdict import Verdict
 
 
 class Basis(StrEnum):
@@ -31,6 +32,21 @@ class Regrading:
     evidence: AttemptEvidence
     basis: Basis
     reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescored:
+    """What judging a run again came to. `grading` is its number, None when there was nothing to judge.
+
+    `bases` counts the attempts by what their judgement stands on, `changes` those whose verdict is another now, by
+    both; `diverged` those that send on the record what was not recorded.
+    """
+
+    run: str
+    grading: int | None
+    bases: Mapping[Basis, int]
+    changes: Mapping[tuple[Verdict, Verdict], int]
+    diverged: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

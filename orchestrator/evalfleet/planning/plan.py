@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,7 +27,7 @@ from evalfleet.planning.reuse import Action, History, reuse
 from evalfleet.planning.sandbox_plan import SandboxFault, resolve_sandbox
 from evalfleet.planning.select import Narrowing, Selector
 from evalfleet.planning.selected import DatasetRecord, Scan, SelectedEvals, scan
-from evalfleet.planning.sources import Sources
+from evalfleet.planning.sources import Sources, source_roots
 from evalfleet.planning.typed import nearest
 from evalfleet.ports import AdapterFactory, Spawner
 
@@ -151,7 +150,7 @@ class _Planner:
         self._kept_bytes = tools.kept_bytes
         self._problems: list[Problem] = []
         self._commands = Commands(spawner=tools.spawner, env=tools.env, folder=catalog.project)
-        self._sources = Sources(catalog.project, _roots(catalog.project))
+        self._sources = Sources(catalog.project, source_roots(catalog.project))
         self._probe = ArmProbe(loaded, tools.factories, self._commands, self._sources)
 
     async def plan(self) -> Plan:
@@ -265,9 +264,3 @@ def _at(definition: EvalDefinition, code: str, message: str) -> Problem:
     place = definition.place
     return Problem(code, message, str(place.file) if place else None, place.line if place else None)
 
-
-def _roots(project: Path) -> list[Path]:
-    """Folders inside the project that Python imports from, such as the `src` of an editable installation."""
-    found = [Path(entry).resolve() for entry in sys.path if entry]
-    inside = [folder for folder in found if folder.is_relative_to(project) and folder.is_dir()]
-    return [folder for folder in inside if "site-packages" not in folder.parts]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -97,6 +98,13 @@ def _called(function: ast.expr) -> str:
     if isinstance(function, ast.Attribute):
         return function.attr
     return function.id if isinstance(function, ast.Name) else ""
+
+
+def source_roots(project: Path) -> list[Path]:
+    """Folders inside the project that Python imports from, such as the `src` of an editable installation."""
+    found = [Path(entry).resolve() for entry in sys.path if entry]
+    inside = [folder for folder in found if folder.is_relative_to(project) and folder.is_dir()]
+    return [folder for folder in inside if "site-packages" not in folder.parts]
 
 
 def _walk(folder: Path) -> Iterator[Path]:

@@ -24,6 +24,8 @@ def detail_value(detail: AttemptDetail) -> dict[str, Any]:
         "turns": plain(detail.turns),
         "assertions": plain(detail.assertions),
         "diagnostics": list(detail.diagnostics),
+        "basis": plain(detail.basis),
+        "kept_because": detail.kept_because,
     }
 
 

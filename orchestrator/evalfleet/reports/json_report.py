@@ -46,6 +46,7 @@ def run_value(run: RunInfo) -> dict[str, Any]:
         "finished_at": run.finished_at,
         "derived_from": run.derived_from,
         "digest": run.digest,
+        "grading": run.grading,
     }
 
 
@@ -73,7 +74,11 @@ def case_value(case: CaseView, *, text: bool = False) -> dict[str, Any]:
         "cost_usd": case.cost_usd,
         "carried_from": None
         if case.carried_from is None
-        else {"run": case.carried_from[0], "attempt": str(case.carried_from[1])},
+        else {
+            "run": case.carried_from[0],
+            "attempt": str(case.carried_from[1]),
+            "grading": case.carried_grading,
+        },
     }
     return {**value, "message": case.message, "reply": case.reply} if text else value
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from xml.sax.saxutils import escape, quoteattr
 
-from evalfleet.model.report import CaseView
+from evalfleet.model.report import CaseView, RunInfo
 from evalfleet.reports import wording
 from evalfleet.reports.classes import LEAVING, MISSING_CLASSES, CaseClass, class_of
 from evalfleet.reports.figures import instant
@@ -22,13 +22,17 @@ _ERRORS = MISSING_CLASSES | {CaseClass.ERRORED_OWN, CaseClass.ERRORED_OTHER}
 async def render_junit(report: ReportModel, cases: Callable[[str], AsyncIterator[CaseView]]) -> AsyncIterator[str]:
     """The document in pieces; `cases(arm)` yields that arm's cases. Never holds more than one case."""
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
-    yield f"<testsuites{_attributes({'name': report.run.name, **_counts(report.totals)})}>\n"
+    yield f"<testsuites{_attributes({'name': _name(report.run), **_counts(report.totals)})}>\n"
     for arm in report.arms:
         yield _suite_head(report, arm)
         async for case in cases(arm.counts.arm):
             yield _test_case(case)
         yield "  </testsuite>\n"
     yield "</testsuites>\n"
+
+
+def _name(run: RunInfo) -> str:
+    return f"{run.name} (grading {run.grading})" if run.grading else run.name
 
 
 def testcase_name(case: CaseView) -> str:

@@ -12,6 +12,7 @@ from evalfleet.model.usage import Usage
 from evalfleet.reports import wording
 from evalfleet.reports.assertion_tree import assertion_lines
 from evalfleet.reports.event_lines import event_lines
+from evalfleet.reports.graded import BASES
 from evalfleet.reports.figures import counted, money, seconds
 from evalfleet.reports.layout import block
 from evalfleet.reports.visible import visible, visible_line
@@ -32,7 +33,7 @@ class TranscriptParts:
 
 def render_transcript(case: CaseView, detail: AttemptDetail, parts: TranscriptParts) -> Iterator[str]:
     """The lines of one attempt. Control characters in what an agent said are shown as escapes, never raw."""
-    yield from _head(case, detail.view)
+    yield from _head(case, detail)
     if parts.turns or parts.tools:
         for turn in detail.turns:
             yield ""
@@ -51,7 +52,8 @@ def render_case(case: CaseView) -> Iterator[str]:
         yield from block("  ", visible(case.message))
 
 
-def _head(case: CaseView, view: AttemptView) -> Iterator[str]:
+def _head(case: CaseView, detail: AttemptDetail) -> Iterator[str]:
+    view = detail.view
     names = f"{visible_line(wording.case_name(case))} · arm {visible_line(case.arm)} · attempt {view.number}"
     yield f"{names} · {_result(view)}"
     facts = [seconds(view.duration), *usage_facts(view.usage)]
@@ -63,6 +65,10 @@ def _head(case: CaseView, view: AttemptView) -> Iterator[str]:
     yield "  " + " · ".join(facts)
     if case.carried_from is not None:
         yield f"  carried from run {case.carried_from[0]}"
+    if detail.basis is not None:
+        yield f"  judged again: {BASES[detail.basis]}"
+        if detail.kept_because:
+            yield from block("    ", visible(detail.kept_because))
     if view.message:
         yield from block("  ", visible(view.message))
 

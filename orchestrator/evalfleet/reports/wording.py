@@ -121,10 +121,11 @@ def elapsed(run: RunInfo) -> str | None:
 
 
 def run_state(run: RunInfo) -> str:
-    """The run's status with why it stopped, or that nobody works on it."""
+    """The run's status with why it stopped, or that nobody works on it, and which grading is read."""
+    state = f"{run.status.value} ({run.stop_reason})" if run.stop_reason else run.status.value
     if run.interrupted:
-        return f"{run.status.value} (interrupted: orchestrate resume {run.id})"
-    return f"{run.status.value} ({run.stop_reason})" if run.stop_reason else run.status.value
+        state = f"{run.status.value} (interrupted: orchestrate resume {run.id})"
+    return f"{state}, grading {run.grading}" if run.grading else state
 
 
 def case_name(case: CaseView) -> str:

@@ -12,7 +12,7 @@ import psycopg
 from evalfleet.errors import ConfigurationError, FailureKind, RunHeld, StoreError
 from evalfleet.model.case import AttemptSummary, Case
 from evalfleet.model.grading import Basis, Regrading
-from evalfleet.model.record import AttemptEvidence
+from evalfleet.model.record import AttemptEvidence, EncodedRows
 from evalfleet.model.verdict import Outcome, ScoreState, Style, Verdict
 from evalfleet.ports import ArtifactStore
 from evalfleet.store import grading_sql
@@ -32,6 +32,16 @@ class RecordedAttempt:
     case: Case
     evidence: AttemptEvidence
     verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRegrading:
+    """A regrading ready to be stored; without rows when an earlier judgement is kept."""
+
+    attempt: int
+    basis: Basis
+    reason: str | None
+    rows: EncodedRows | None
 
 
 class Regrader:
@@ -85,17 +95,24 @@ class Regrader:
                 yield [await self._recorded(row) for row in rows]
                 after, last = rows[-1][0], rows[-1][12]
 
-    async def add(self, regradings: Sequence[Regrading]) -> None:
-        """Gather what came of some attempts. Raises AttemptFailure when an assertion of one is no JSON."""
-        judged = [each for each in regradings if each.basis is not Basis.KEPT]
-        rows = [self._encoder.encode_inline(replace(each.evidence, turns=())).rows for each in judged]
+    def encode(self, regrading: Regrading) -> EncodedRegrading:
+        """What came of an attempt as it is stored. Raises AttemptFailure when an assertion of it is no JSON."""
+        summary = regrading.evidence.summary
+        if regrading.basis is Basis.KEPT:
+            return EncodedRegrading(summary.attempt, regrading.basis, regrading.reason, None)
+        rows = self._encoder.encode_inline(replace(regrading.evidence, turns=())).rows
+        return EncodedRegrading(summary.attempt, regrading.basis, regrading.reason, rows)
+
+    async def add(self, regradings: Sequence[EncodedRegrading]) -> None:
+        """Gather what came of some attempts."""
+        rows = [each.rows for each in regradings if each.rows is not None]
         staged = {
             "attempts": [finished(each, settles=False, worker="") for each in rows],
             "assertions": [each.assertions for each in rows],
             "judge_calls": [each.judge_calls for each in rows],
         }
         bases = {
-            "attempts": [each.evidence.summary.attempt for each in regradings],
+            "attempts": [each.attempt for each in regradings],
             "bases": [each.basis.value for each in regradings],
             "reasons": [each.reason for each in regradings],
         }

@@ -43,7 +43,7 @@ async def judge_again(
     regrader = await Regrader.open(url, run, FileArtifacts(str(artifacts)))
     try:
         async for page in regrader.pages(only_unavailable=only_unavailable):
-            await regrader.add([judge(found) for found in page])
+            await regrader.add([regrader.encode(judge(found)) for found in page])
         return await regrader.commit(who="ann", why="stricter", evaluation=1, sources={"sql": "ab" * 32})
     finally:
         await regrader.close()

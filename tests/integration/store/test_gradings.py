@@ -250,7 +250,7 @@ async def test_nothing_of_a_pass_is_seen_before_its_end_or_ever_without(database
     await finished(database, *(evidence(100 + n, n) for n in range(4)))
     regrader = await Regrader.open(database, "r1", FileArtifacts("/nowhere"))
     async for page in regrader.pages():
-        await regrader.add([as_verdicts({0: FAILED})(found) for found in page])
+        await regrader.add([regrader.encode(as_verdicts({0: FAILED})(found)) for found in page])
     assert await verdicts(reader) == [PASSED] * 4
     assert await one(database, "SELECT count(*) FROM judgements") == (0,)
     await regrader.close()
@@ -261,7 +261,7 @@ async def test_nothing_of_a_pass_is_seen_before_its_end_or_ever_without(database
 async def gathered(url: str, verdict: Verdict) -> Regrader:
     regrader = await Regrader.open(url, "r1", FileArtifacts("/nowhere"))
     async for page in regrader.pages():
-        await regrader.add([as_verdicts({0: verdict})(found) for found in page])
+        await regrader.add([regrader.encode(as_verdicts({0: verdict})(found)) for found in page])
     return regrader
 
 

@@ -9,13 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from evalfleet.api.options import CaseFilter, DeleteOptions, PlanOptions, ResumeOptions, SubmitOptions
+from evalfleet.api.options import CaseFilter, DeleteOptions, PlanOptions, RescoreOptions, ResumeOptions, SubmitOptions
 from evalfleet.api.preview import Preview
 from evalfleet.cli.surface import Api, Observer, RunHandle
 from evalfleet.errors import ConfigurationError
 from evalfleet.model.assertion import AssertionPolicy, AssertionResult, AssertionRow, Result
 from evalfleet.model.coverage import COMPLETE_COVERAGE
 from evalfleet.model.events import Message, Role
+from evalfleet.model.grading import Basis, Rescored
 from evalfleet.model.report import (
     ArmCounts,
     AttemptDetail,
@@ -137,6 +138,15 @@ class FakeApi:
     unfinished: UnfinishedRun | None = None
     went_on: bool | None = None
     costs: Mapping[str, PastCost] = field(default_factory=dict[str, PastCost])
+    rescored: Rescored = field(
+        default_factory=lambda: Rescored(
+            run="",
+            grading=2,
+            bases={Basis.REPLAYED: 480, Basis.KEPT: 20},
+            changes={(Verdict.PASSED, Verdict.ERRORED): 3, (Verdict.PASSED, Verdict.FAILED): 12},
+            diverged=3,
+        )
+    )
 
     def act(self, *call: Any) -> None:
         self.calls.append(call)
@@ -214,10 +224,15 @@ class FakeApi:
         self.act("gc", tries_older_than, dry_run)
         return [run.id for run in self.known], Swept(objects={"8r": 2, "9r": 1}, size=2048, unknown=("0ther",))
 
-    async def open_run(self, prefix: str) -> RunHandle:
+    async def rescore(self, run: str, options: RescoreOptions) -> tuple[RunHandle, Rescored]:
+        self.act("rescore", run, options)
+        return await self.open_run(run), replace(self.rescored, run=(await self.open_run(run)).id)
+
+    async def open_run(self, prefix: str, grading: int | None = None) -> RunHandle:
         found = [run for run in self.known if run.id.startswith(prefix)]
         if len(found) != 1:
             raise ConfigurationError(f"{len(found)} runs begin with {prefix!r} (orchestrate runs lists them)")
+        found[0].run = replace(found[0].run, grading=grading or 0)
         return found[0]
 
     async def runs(self, *, every_kind: bool = False, limit: int | None = None) -> Sequence[RunInfo]:

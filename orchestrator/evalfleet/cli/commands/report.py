@@ -37,18 +37,23 @@ def _formats(_ctx: click.Context, _parameter: click.Parameter, value: str) -> tu
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="A file; for several formats a directory. Default: stdout."
 )
+@options.grading_option
 @options.json_option
 @pass_application
-def command(application: Application, run: str, formats: tuple[Format, ...], output: Path | None) -> None:
+def command(
+    application: Application, run: str, formats: tuple[Format, ...], output: Path | None, grading: int | None
+) -> None:
     """Write the report of RUN. --json is --format json."""
     chosen = (Format.JSON,) if application.json else formats
     if output is None and len(chosen) > 1:
         raise click.ClickException("several formats need a directory: say -o DIRECTORY")
-    application.run(_report(application, run, chosen, output))
+    application.run(_report(application, run, grading, chosen, output))
 
 
-async def _report(application: Application, run: str, formats: tuple[Format, ...], output: Path | None) -> None:
-    async with await application.api.open_run(run) as handle:
+async def _report(
+    application: Application, run: str, grading: int | None, formats: tuple[Format, ...], output: Path | None
+) -> None:
+    async with await application.api.open_run(run, grading) as handle:
         report = await handle.report()
         for form in formats:
             pieces = render(form, report, handle)

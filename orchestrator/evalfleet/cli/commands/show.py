@@ -30,6 +30,7 @@ class _Chosen:
     tag: str | None
     limit: int | None
     number: int | None
+    grading: int | None
     turns: bool
     tools: bool
     assertions: bool
@@ -63,6 +64,7 @@ class _Chosen:
 @click.option("--tag", help="Only cases with this tag.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many cases.")
 @click.option("--attempt", "number", type=click.IntRange(min=1), help="This attempt, not the one that settles.")
+@options.grading_option
 @click.option("--turns", is_flag=True, help="Only what was said.")
 @click.option("--tools", is_flag=True, help="Only the tool calls.")
 @click.option("--assertions", is_flag=True, help="Only the assertions.")
@@ -82,7 +84,7 @@ def command(application: Application, run: str, case: str | None, **chosen: Any)
 
 
 async def _show(application: Application, run: str, case: str | None, chosen: _Chosen) -> None:
-    async with await application.api.open_run(run) as handle:
+    async with await application.api.open_run(run, chosen.grading) as handle:
         if case is None:
             await _list(application, handle, chosen)
         else:
