@@ -119,9 +119,7 @@ def build_grader(blueprint: RunBlueprint, definitions: Mapping[str, EvalDefiniti
     """
     project = Path(blueprint.project)
     loaded = restore_experiment(blueprint.snapshot, Path(blueprint.experiment_file), adapter_factories())
-    arms = {
-        arm.name: BuiltArm(settings=arm_settings(loaded, arm, project), adapter=NoAgent()) for arm in loaded.arms
-    }
+    arms = {arm.name: BuiltArm(settings=arm_settings(loaded, arm, project), adapter=NoAgent()) for arm in loaded.arms}
     settings = _executor_settings(blueprint, loaded, arms, definitions.__getitem__)
     return Executor(settings, _services(loaded, arms, SystemClock()))
 

@@ -263,4 +263,3 @@ class _Planner:
 def _at(definition: EvalDefinition, code: str, message: str) -> Problem:
     place = definition.place
     return Problem(code, message, str(place.file) if place else None, place.line if place else None)
-

@@ -12,8 +12,8 @@ from evalfleet.model.usage import Usage
 from evalfleet.reports import wording
 from evalfleet.reports.assertion_tree import assertion_lines
 from evalfleet.reports.event_lines import event_lines
-from evalfleet.reports.graded import BASES
 from evalfleet.reports.figures import counted, money, seconds
+from evalfleet.reports.graded import BASES
 from evalfleet.reports.layout import block
 from evalfleet.reports.visible import visible, visible_line
 
