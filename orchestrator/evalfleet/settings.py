@@ -15,6 +15,8 @@ HOME = "EVALFLEET_HOME"
 ARTIFACTS = "EVALFLEET_ARTIFACTS"
 RAY_ADDRESS = "EVALFLEET_RAY_ADDRESS"
 FAILPOINT = "EVALFLEET_FAILPOINT"
+RAY_TOKEN = "RAY_AUTH_TOKEN"
+_RAY_AUTHENTICATION = ("RAY_AUTH_MODE", RAY_TOKEN, "RAY_AUTH_TOKEN_PATH")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +66,16 @@ def environment_for(database_url: str) -> dict[str, str]:
     return {**os.environ, DATABASE_URL: database_url}
 
 
-def use_ray_tokens() -> None:
-    """Let Ray present the token that a Ray on this machine was started with. Must be called before Ray is imported."""
-    os.environ.setdefault("RAY_AUTH_MODE", "token")
+def ray_authentication() -> dict[str, str]:
+    """How this process authenticates where Ray asks for it, in Ray's own variables; empty when none of them is set."""
+    return {name: os.environ[name] for name in _RAY_AUTHENTICATION if name in os.environ}
+
+
+def use_ray_authentication(how: Mapping[str, str]) -> None:
+    """Authenticate like this from now on. Ray reads the mode when it is imported, a token when it starts or joins."""
+    for name in _RAY_AUTHENTICATION:
+        os.environ.pop(name, None)
+    os.environ.update(how)
 
 
 def _state_dir(known: Mapping[str, str]) -> Path:

@@ -11,15 +11,20 @@ from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.coordination import coordinator_blueprint
 from evalfleet.api.inline import Claiming, Observer
 from evalfleet.api.working import WorkerBlueprint
+from evalfleet.randomness import SystemRandom
 from evalfleet.scheduling.coordinator import RunEnd
 from evalfleet.scheduling.ray_actors import Claim
 from evalfleet.scheduling.ray_cluster import Cluster, ray_cluster
 from evalfleet.scheduling.ray_run import Fleet, RayRun
+from evalfleet.settings import RAY_TOKEN, ray_authentication, use_ray_authentication
 
 
 @asynccontextmanager
 async def joined(address: str | None) -> AsyncGenerator[Cluster, None]:
     """Ray, started or joined beside the loop, which stays free meanwhile; left at the end of the block."""
+    if address is None and not ray_authentication():
+        # Ray would leave a token in the home directory, and from then on ask for it wherever this user starts a Ray.
+        use_ray_authentication({RAY_TOKEN: f"{SystemRandom().bits(256):064x}"})
     cluster = ray_cluster(address)
     started = await asyncio.to_thread(cluster.__enter__)
     try:

@@ -19,7 +19,7 @@ from evalfleet.plugins import ray_engine
 from evalfleet.ports import Random
 from evalfleet.scheduling.coordinator import RunEnd
 from evalfleet.scheduling.state import Adoption
-from evalfleet.settings import Settings, use_ray_tokens
+from evalfleet.settings import Settings, use_ray_authentication
 from evalfleet.store.lifecycle import release
 
 
@@ -116,7 +116,7 @@ def joinable(place: Place, settings: Settings) -> WarmRay | None:
     warm = None if place.inline or place.address is not None else warm_ray(settings)
     if warm is None or warm.differences():
         return None
-    use_ray_tokens()
+    use_ray_authentication(warm.authentication)
     return warm
 
 

@@ -22,7 +22,7 @@ import msgspec
 from evalfleet import processes
 from evalfleet.errors import ConfigurationError, InfrastructureError
 from evalfleet.ports import Clock, Random
-from evalfleet.settings import Settings, own_environment
+from evalfleet.settings import Settings, own_environment, ray_authentication
 
 _UP_SECONDS = 120.0
 _DOWN_SECONDS = 30.0
@@ -39,7 +39,10 @@ _PASSING_PREFIXES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmRay:
-    """A Ray that is up: its process, its address, its CPUs, and digests of the environment it was started with."""
+    """A Ray that is up: its process, its address, its CPUs, and digests of the environment it was started with.
+
+    `authentication` is what Ray's own variables have to be for a process that joins it.
+    """
 
     pid: int
     address: str
@@ -47,13 +50,21 @@ class WarmRay:
     python: str
     salt: str
     environment: Mapping[str, str]
+    authentication: Mapping[str, str]
 
     @classmethod
     def here(cls, address: str, cpus: int, random: Random) -> WarmRay:
         """This process's own."""
         salt = f"{random.bits(128):032x}"
-        environment = _digests(own_environment(), salt)
-        return cls(pid=os.getpid(), address=address, cpus=cpus, python=sys.prefix, salt=salt, environment=environment)
+        return cls(
+            pid=os.getpid(),
+            address=address,
+            cpus=cpus,
+            python=sys.prefix,
+            salt=salt,
+            environment=_digests(own_environment(), salt),
+            authentication=ray_authentication(),
+        )
 
     def differences(self) -> tuple[str, ...]:
         """Why this process can't use it: names of variables that it does not have so, or `python`."""

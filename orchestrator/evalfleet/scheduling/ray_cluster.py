@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 import ray
+from ray.exceptions import RayError
 
 from evalfleet.errors import InfrastructureError
 
@@ -41,9 +42,8 @@ def ray_cluster(address: str | None, temporary: Path | None = None) -> Generator
         if address is None:
             _start(temporary)
         else:
-            _knock(address)
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, OSError, ValueError) as error:
+            _join(address)
+    except (ConnectionError, RuntimeError, OSError, ValueError, RayError) as error:
         what = "Ray could not be started here" if address is None else f"there is no Ray to join at {address}"
         raise InfrastructureError(f"{what}: {_reason(error)}") from error
     # Ray keeps some of its remarks until it is shut down.
@@ -86,6 +86,15 @@ class _Quiet(io.TextIOBase):
 
     def fileno(self) -> int:
         return self._stream.fileno()
+
+
+def _join(address: str) -> None:
+    _knock(address)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RayError) as error:
+        # Ray says the same of a Ray that is none, and of one that refuses us.
+        raise ConnectionError(f"{_reason(error)} (if it asks for a token, set RAY_AUTH_MODE=token)") from error
 
 
 def _knock(address: str) -> None:

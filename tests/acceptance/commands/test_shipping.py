@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.acceptance.kill.command import AUTHENTICATION
+
 if TYPE_CHECKING:
     from tests.acceptance.cli.conftest import Orchestrate
 
@@ -71,7 +73,8 @@ def head(orchestrate: Orchestrate) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     programs = Path(sys.executable).parent
-    environment = {**orchestrate.environment, "CLUSTER_KEY": "key of the cluster", "PATH": f"{programs}:/usr/bin:/bin"}
+    of_the_cluster = {"CLUSTER_KEY": "key of the cluster", "PATH": f"{programs}:/usr/bin:/bin"}
+    environment = {**orchestrate.environment, **AUTHENTICATION, **of_the_cluster}
     address = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         argv = [programs / "ray", "start", "--head", "--block", "--port=0", f"--dashboard-port={port}", "--num-cpus=2"]
@@ -114,7 +117,7 @@ def call(orchestrate: Orchestrate, project: Path, *arguments: str) -> subprocess
     return subprocess.Popen(
         [program, *arguments],
         cwd=project,
-        env={**orchestrate.environment, "RAY_AUTH_MODE": "token"},
+        env={**orchestrate.environment, **AUTHENTICATION},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -59,13 +59,14 @@ class Shell:
 
     orchestrate: Orchestrate
     project: Path
+    home: Path
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         program = Path(sys.executable).with_name("orchestrate")
         return subprocess.Popen(
             [program, *arguments],
             cwd=self.project,
-            env={**self.orchestrate.environment, **environment},
+            env={**self.orchestrate.environment, "HOME": str(self.home), **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -89,7 +90,7 @@ def shell(orchestrate: Orchestrate, tmp_path_factory: pytest.TempPathFactory) ->
     for name, text in FILES.items():
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(text, encoding="utf-8")
-    return Shell(orchestrate, project)
+    return Shell(orchestrate, project, tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +117,7 @@ def test_a_run_with_another_environment_starts_its_own_and_says_why(shell: Shell
     assert "has another environment (MY_KEY)" in err.splitlines()[1]
     address, key = shell.reply(err).split()
     assert (address != up["address"], key) == (True, "two")
+    assert not (shell.home / ".ray").exists(), "a token there would change every other Ray of this user"
 
 
 def test_it_is_not_ended_under_a_run(shell: Shell, up: dict[str, Any]) -> None:

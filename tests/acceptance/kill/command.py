@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Self
 
 PROGRAM = Path(sys.executable).with_name("orchestrate")
+#: Of a Ray that is joined, and of who joins it: what lies in this user's home doesn't matter.
+AUTHENTICATION = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "of-the-joined-ray" * 4}
 RUN = re.compile(r"^run (\w+)\n", re.MULTILINE)
 
 
@@ -28,7 +30,7 @@ class Surroundings:
 
     def environment(self, **more: str) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("EVALFLEET_", "RAY_", "XDG_STATE_HOME"))}
-        joined = {} if self.address is None else {"RAY_AUTH_MODE": "token"}
+        joined = {} if self.address is None else AUTHENTICATION
         ours = {"EVALFLEET_HOME": str(self.home), "EVALFLEET_DATABASE_URL": self.database_url}
         return {**kept, **joined, **ours, **more}
 

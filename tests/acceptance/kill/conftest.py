@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
+from tests.acceptance.kill.command import AUTHENTICATION
 from tests.acceptance.kill.processes import RAYLET
 
 
@@ -42,7 +43,7 @@ def _running(cpus: int) -> Generator[JoinedRay, None, None]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**kept, "RAY_AUTH_MODE": "token"},
+        env={**kept, **AUTHENTICATION},
         start_new_session=True,
     ) as process:
         try:

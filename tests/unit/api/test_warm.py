@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from evalfleet.api.running import Place, joinable
 from evalfleet.api.warm import WarmRay, keeping, publish, take_down, using, warm_ray
 from evalfleet.clock import SystemClock
 from evalfleet.errors import ConfigurationError
-from evalfleet.settings import Settings
+from evalfleet.settings import Settings, ray_authentication
 from evalfleet.testing.fakes import FixedRandom
 
 
@@ -89,6 +90,19 @@ def test_no_value_stands_in_the_file(settings: Settings, monkeypatch: pytest.Mon
         kept = (settings.state_dir / "ray.json").read_text()
         assert "A_SECRET" in kept and "hunter2" not in kept
         assert (settings.state_dir / "ray.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_who_joins_it_authenticates_as_it_does(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "its")
+    with keeping(settings) as place:
+        publish(place, WarmRay.here("a", 1, FixedRandom([7])))
+        monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+        monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "mine")
+        joining = joinable(Place(), settings)
+    assert joining is not None
+    assert ray_authentication() == joining.authentication == {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "its"}
 
 
 async def test_a_ray_in_use_is_not_taken_down(settings: Settings, ray: WarmRay) -> None:
