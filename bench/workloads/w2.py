@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import psycopg
 
@@ -32,6 +34,7 @@ async def latent_agent(setting: Setting, number: int) -> AsyncIterator[Figure]:
         if (n, lanes) == setting.latent[0]:
             with running_ray(setting.bench, temporary) as address:
                 yield await _submitted(setting, project, ideal, number, "submit --address", address)
+                yield _floor(setting, n, ideal, number, address)
             for item in _peers(setting, n, lanes, ideal, number):
                 yield item
 
@@ -56,6 +59,14 @@ async def _submitted(
         ideal=ideal,
         run_phase=_run_phase(setting.url, run),
     )
+
+
+def _floor(setting: Setting, n: int, ideal: float, number: int, address: str) -> Figure:
+    """A driver that joins the same Ray, has two actors idle for the ideal time, and does nothing else."""
+    argv = (sys.executable, "-m", "bench.floors", address, str(ideal))
+    measured = setting.bench.run(argv, Path.cwd(), OPEN_RAY)
+    named = (NAME, "floor", "ray --address")
+    return figure(named, n, number, f"python -m bench.floors HOST:PORT {ideal}", measured, ideal=ideal)
 
 
 def _peers(setting: Setting, n: int, lanes: int, ideal: float, number: int) -> Iterator[Figure]:
