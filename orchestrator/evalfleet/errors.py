@@ -144,6 +144,19 @@ class SendFailure(EvalfleetError):
         super().__init__(message)
 
 
+class JudgeFailure(EvalfleetError):
+    """A judge's model gave no answer. `code` is stable, `tries` counts requests sent, `status` is the last HTTP status.
+
+    The message must not hold secrets.
+    """
+
+    def __init__(self, code: str, message: str, *, tries: int = 0, status: int | None = None) -> None:
+        self.code = code
+        self.tries = tries
+        self.status = status
+        super().__init__(message)
+
+
 def attribute(error: Exception, kind: FailureKind, code: str) -> AttemptFailure:
     """The attempt failure that `error` means when it escapes from a stage blamed on `kind`."""
     if isinstance(error, AttemptFailure):

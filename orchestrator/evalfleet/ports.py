@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from evalfleet.model.coverage import Coverage
 from evalfleet.model.definition import SandboxSpec
+from evalfleet.model.judge import JudgeReply, JudgeRequest
 from evalfleet.model.record import Claim, CommitBatch, Committed, PendingCase
 from evalfleet.model.turn import Turn, TurnInput
 
@@ -308,6 +309,29 @@ class SandboxFactory(Protocol):
     def build(self, state: Path, spawner: Spawner) -> SandboxProvider:
         """A provider that keeps its directories under `state`."""
         ...
+
+
+# --- judges ---------------------------------------------------------------------------------------------------
+
+
+class JudgeModel(Protocol):
+    """A model that judges: one call, with its own retries, within the request's timeout."""
+
+    async def ask(self, request: JudgeRequest, key: str | None) -> JudgeReply:
+        """Raises JudgeFailure when no answer came."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class JudgeCache(Protocol):
+    """Replies that were given before."""
+
+    async def find(self, request: str, repetition: int, vote: int) -> JudgeReply | None:
+        """The reply to this draw of a request, in any run; None when there is none. Raises StoreError."""
+        ...
+
+    async def close(self) -> None: ...
 
 
 # --- the record store -----------------------------------------------------------------------------------------
