@@ -18,6 +18,8 @@ from evalfleet.model.agent import agent
 from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, complete, partial, unavailable
 from evalfleet.model.events import (
     Event,
+    InputOption,
+    InputRequested,
     Message,
     OperationFinished,
     OperationKind,
@@ -26,12 +28,13 @@ from evalfleet.model.events import (
     Role,
 )
 from evalfleet.model.tool import ToolRejected, tool
-from evalfleet.model.turn import Turn, TurnInput
+from evalfleet.model.turn import Turn, TurnInput, TurnStatus
 from evalfleet.model.usage import Usage
 from evalfleet.plugins import adapter_factories
 from evalfleet.ports import Adapter, AdapterContext
 from evalfleet.testing.adapter_context import FakeContext
-from evalfleet.testing.adapter_suite import Absent, Probes, adapter_suite, operation_problems
+from evalfleet.testing.adapter_probes import Absent, Probes
+from evalfleet.testing.adapter_suite import adapter_suite, operation_problems
 from evalfleet.testing.http_endpoint import HttpEndpoint, Reply, Request, json_reply
 from evalfleet.testing.model_endpoint import ModelEndpoint, Scripted, completion, echo, tool_call
 from evalfleet_adapters.http import HttpAdapter, HttpOptions
@@ -41,6 +44,8 @@ from evalfleet_adapters.python import PythonAdapter
 from evalfleet_adapters.scripted import ScriptedAdapter, ScriptedOptions
 
 OUTCOMES = {"ok": OperationStatus.COMPLETED, "fail": OperationStatus.FAILED, "reject": OperationStatus.REJECTED}
+CAREFUL = OperationStarted("c", "careful", {})
+ASKS = InputRequested("q", "May I?", options=(InputOption("approve"), InputOption("deny")))
 USAGE = Usage(input_tokens=1, output_tokens=1, requests=1)
 
 #: What every agent below understands.
@@ -54,6 +59,7 @@ PROBES = Probes(
     fails="break",
     remember=lambda word: f"remember {word}",
     recall="recall",
+    tool_asks="use careful",
 )
 
 
@@ -73,7 +79,12 @@ class Conversation:
             await asyncio.Event().wait()
         if turn.text == "break":
             raise ZeroDivisionError("broken on order")
+        if turn.text == "use careful":
+            return Turn(status=TurnStatus.WAITING, events=(CAREFUL, ASKS), usage=USAGE)
         events: list[Event] = []
+        for answer in turn.responses:
+            allowed = answer.option_id == "approve"
+            events.append(OperationFinished("c", OUTCOMES["ok" if allowed else "reject"]))
         if turn.text.startswith("use "):
             names = turn.text.split()[1:]
             events += [OperationStarted(name, name, {}) for name in names]
@@ -121,7 +132,13 @@ def scripted_adapter() -> ScriptedAdapter:
 
 
 TestScripted = adapter_suite(
-    scripted_adapter, probes=replace(PROBES, remember=Absent("it has no memory"), recall=Absent("it has no memory"))
+    scripted_adapter,
+    probes=replace(
+        PROBES,
+        remember=Absent("it has no memory"),
+        recall=Absent("it has no memory"),
+        tool_asks=Absent("it reads no answers"),
+    ),
 )
 
 
@@ -138,13 +155,22 @@ async def http_adapter() -> AsyncGenerator[Adapter, None]:
         heard.append(text)
         if text in ("forever", "break"):
             return Reply(silent=text == "forever", status=500)
-        calls = [
+        if text == "use careful":
+            call = {"id": "c", "tool": "careful", "state": "pending"}
+            choices = ["approve", "deny"]
+            asked = {"answer": "May I?", "thread": thread, "calls": [call], "asks": [{"id": "q", "choices": choices}]}
+            return json_reply({**asked, "state": "waiting", "usage": {"in": 1, "out": 1}})
+        answers = request.json.get("answers") or []
+        ended = {"approve": "completed", "deny": "rejected"}
+        calls = [{"id": "c", "tool": "careful", "state": ended[answer["option_id"]]} for answer in answers]
+        calls += [
             {"id": name, "tool": name, "state": OUTCOMES[name].value, "result": 1}
             for name in (text.split()[1:] if text.startswith("use ") else ())
         ]
         reply = " ".join(heard) if text == "recall" else text
         usage = {"in": len(text), "out": len(reply)}
-        return json_reply({"answer": reply, "thread": thread, "calls": calls, "state": "completed", "usage": usage})
+        said = {"answer": reply, "thread": thread, "calls": calls, "asks": [], "state": "completed", "usage": usage}
+        return json_reply(said)
 
     response = {
         "reply": "answer",
@@ -152,9 +178,13 @@ async def http_adapter() -> AsyncGenerator[Adapter, None]:
         "status": "state",
         "usage": {"input_tokens": "usage.in", "output_tokens": "usage.out"},
         "tools": {"items": "calls", "id": "id", "name": "tool", "status": "state", "output": "result"},
+        "requests": {"items": "asks", "id": "id", "options": "choices"},
     }
+    template = {"text": "${text}", "session": "${session}", "answers": "${responses}"}
     async with HttpEndpoint(answer) as endpoint:
-        adapter = HttpAdapter(HttpOptions.model_validate({"url": endpoint.url, "response": response}))
+        adapter = HttpAdapter(
+            HttpOptions.model_validate({"url": endpoint.url, "request": template, "response": response})
+        )
         yield adapter
         await adapter.close()
 
@@ -173,6 +203,11 @@ def ok() -> str:
 @tool
 async def fail() -> str:
     raise ZeroDivisionError("broken on order")
+
+
+@tool
+def careful() -> str:
+    return "done with care"
 
 
 @tool
@@ -198,8 +233,8 @@ def openai_adapter(**options: Any) -> Any:
     @asynccontextmanager
     async def make() -> AsyncGenerator[Adapter, None]:
         async with ModelEndpoint(otherwise=model) as endpoint:
-            given = OpenAIOptions.model_validate({"base_url": endpoint.base_url, **options})
-            adapter = OpenAIAdapter("m", given, (ok, fail, reject))
+            given = OpenAIOptions.model_validate({"base_url": endpoint.base_url, "approve": ["careful"], **options})
+            adapter = OpenAIAdapter("m", given, (ok, fail, reject, careful))
             yield adapter
             await adapter.close()
 
@@ -297,6 +332,8 @@ class Uncounted(Conversation):
 
 OPEN_START = OperationStarted("a", "a")
 CLOSE = OperationFinished("a")
+CLOSED = OperationFinished("c")
+COMPLETED = TurnStatus.COMPLETED
 
 
 @pytest.mark.parametrize(
@@ -310,6 +347,19 @@ CLOSE = OperationFinished("a")
                                        if isinstance(e, OperationFinished) else e for e in found])),
          "recorded as failed, not as rejected"),
         ("two_tools_at_the_same_time_are_both_recorded", spoiled(lose("fail")), "1 calls started and 1 finished"),
+        ("a_call_that_is_allowed_runs_and_happened_once", spoiled(lambda turn: replace(turn, status=COMPLETED)),
+         "a turn whose call waits for a person is completed"),
+        ("a_call_that_is_allowed_runs_and_happened_once",
+         spoiled(events(lambda found: [e for e in found if not isinstance(e, InputRequested)])), "not []"),
+        ("a_call_that_is_allowed_runs_and_happened_once",
+         spoiled(events(lambda found: [e for e in found if not isinstance(e, OperationFinished)])),
+         "1 calls started, and ended []"),
+        ("a_call_that_is_allowed_runs_and_happened_once",
+         spoiled(events(lambda found: [*([CAREFUL] if CLOSED in found else []), *found])), "started again"),
+        ("a_call_that_is_denied_is_rejected",
+         spoiled(events(lambda found: [replace(e, status=OperationStatus.FAILED)
+                                       if isinstance(e, OperationFinished) else e for e in found])),
+         "ended ['failed'], not rejected"),
         ("two_tools_at_the_same_time_are_both_recorded",
          spoiled(events(lambda found: [replace(e, operation_id="0") for e in found if not isinstance(e, Message)])),
          "started again before it finished"),

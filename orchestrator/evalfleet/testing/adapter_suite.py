@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable
 from unittest import SkipTest
 
-from evalfleet.errors import FailureKind, SendFailure
+from evalfleet.errors import FailureKind
 from evalfleet.model.coverage import Channel, Coverage, CoverageEntry, worse
 from evalfleet.model.events import (
     EVENT_TYPES,
     MISSING,
     Event,
+    InputRequested,
     Message,
     OperationFinished,
     OperationKind,
@@ -29,9 +27,23 @@ from evalfleet.model.events import (
     OperationStatus,
     Role,
 )
-from evalfleet.model.turn import Turn, TurnInput, TurnStatus
+from evalfleet.model.turn import InputResponse, Turn, TurnInput, TurnStatus
 from evalfleet.ports import Adapter
 from evalfleet.testing.adapter_context import FakeContext
+from evalfleet.testing.adapter_probes import (
+    MakeAdapter,
+    Probe,
+    Probes,
+    Subject,
+    as_input,
+    as_test,
+    expect,
+    failure_of,
+    probed,
+    reply_of,
+    required,
+    send_once,
+)
 
 #: How long an adapter may take to obey a cancellation or a deadline, in seconds.
 PROMPT = 2.0
@@ -48,61 +60,6 @@ ODD_TEXTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
-    """The agent can't be made to do this; `reason` says why, and the check is skipped with it."""
-
-    reason: str
-
-
-Probe: TypeAlias = str | TurnInput | Absent | None
-MakeAdapter: TypeAlias = Callable[[], Adapter | AbstractAsyncContextManager[Adapter]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probes:
-    """Inputs that make the agent under test show what the suite must see. None: nobody has said how.
-
-    `tool_succeeds`, `tool_fails` and `tool_rejected` make it call one tool that ends so, `two_tools` two tools that
-    run at the same time. `echo` makes it reply with exactly a text. `endless` keeps it busy for a minute.
-    `fails` makes the send raise, with `fails_kind` to blame. `remember` hands it a secret word that `recall`
-    asks back.
-    """
-
-    plain: str | TurnInput = "Say hello."
-    tool_succeeds: Probe = None
-    tool_fails: Probe = None
-    tool_rejected: Probe = None
-    two_tools: Probe = None
-    echo: Callable[[str], str | TurnInput] | Absent | None = None
-    endless: Probe = None
-    fails: Probe = None
-    fails_kind: FailureKind = FailureKind.PROVIDER
-    remember: Callable[[str], str | TurnInput] | Absent | None = None
-    recall: Probe = None
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What a suite examines."""
-
-    make_adapter: MakeAdapter
-    probes: Probes
-    context: Callable[[], FakeContext]
-
-    @asynccontextmanager
-    async def adapter(self) -> AsyncGenerator[Adapter, None]:
-        made = self.make_adapter()
-        if isinstance(made, AbstractAsyncContextManager):
-            async with made as adapter:
-                yield adapter
-            return
-        try:
-            yield made
-        finally:
-            await made.close()
-
-
 def adapter_suite(
     make_adapter: MakeAdapter, *, probes: Probes | None = None, context: Callable[[], FakeContext] = FakeContext
 ) -> type[AdapterChecks]:
@@ -115,146 +72,146 @@ def adapter_suite(
     return type("AdapterSuite", (AdapterChecks,), {"subject": subject})
 
 
-def _check(body: Callable[[Any], Coroutine[Any, Any, None]]) -> Callable[[Any], None]:
-    """A test method that runs its coroutine in a loop of its own."""
-
-    def test(self: Any) -> None:
-        asyncio.run(body(self))
-
-    test.__name__, test.__qualname__, test.__doc__ = body.__name__, body.__qualname__, body.__doc__
-    return test
-
-
 class AdapterChecks:
     """The checks. Get a class to run from `adapter_suite`."""
 
     subject: Subject
 
-    @_check
+    @as_test
     async def test_all_six_channels_are_declared(self) -> None:
         async with self.subject.adapter() as adapter:
             declared = adapter.coverage
             known = isinstance(declared, Coverage)  # pyright: ignore[reportUnnecessaryIsInstance] - may be untyped
-            _expect(known, f"coverage is a {type(declared).__name__}")
+            expect(known, f"coverage is a {type(declared).__name__}")
             for channel in Channel:
                 entry = getattr(declared, channel.value, None)
-                _expect(isinstance(entry, CoverageEntry), f"coverage.{channel} is not declared")
-            _expect(adapter.sandboxed in (True, False), "sandboxed must be true or false")
+                expect(isinstance(entry, CoverageEntry), f"coverage.{channel} is not declared")
+            expect(adapter.sandboxed in (True, False), "sandboxed must be true or false")
 
-    @_check
+    @as_test
     async def test_a_plain_turn_is_well_formed(self) -> None:
         async with self.subject.adapter() as adapter:
-            turn = await _send(adapter, self.subject.probes.plain, self.subject.context())
+            turn = await send_once(adapter, self.subject.probes.plain, self.subject.context())
             _well_formed(adapter, turn, self.subject.probes.plain)
             _proves_what_it_declares(adapter, turn)
 
-    @_check
+    @as_test
     async def test_a_session_goes_on_for_several_turns(self) -> None:
         async with self.subject.adapter() as adapter:
             ctx = self.subject.context()
             session = await adapter.open(ctx)
             for _ in range(3):
-                _well_formed(adapter, await session.send(_input(self.subject.probes.plain), ctx), "")
+                _well_formed(adapter, await session.send(as_input(self.subject.probes.plain), ctx), "")
             await session.close()
 
-    @_check
+    @as_test
     async def test_sessions_know_nothing_of_each_other(self) -> None:
         probes = self.subject.probes
-        remember, recall = _given(probes.remember, "remember"), _probe(probes.recall, "recall")
+        remember, recall = required(probes.remember, "remember"), probed(probes.recall, "recall")
         async with self.subject.adapter() as adapter:
             one, other = self.subject.context(), self.subject.context()
             first, second = await adapter.open(one), await adapter.open(other)
-            await first.send(_input(remember("xylophone-4711")), one)
-            _expect("xylophone-4711" in _said(await first.send(recall, one)), "a session forgets its own turns")
-            _expect("xylophone-4711" not in _said(await second.send(recall, other)), "a session knows another's turns")
+            await first.send(as_input(remember("xylophone-4711")), one)
+            expect("xylophone-4711" in reply_of(await first.send(recall, one)), "a session forgets its own turns")
+            expect(
+                "xylophone-4711" not in reply_of(await second.send(recall, other)), "a session knows another's turns"
+            )
             if one.session.id is not None:
-                _expect(one.session.id != other.session.id, "two sessions have one backend session id")
+                expect(one.session.id != other.session.id, "two sessions have one backend session id")
 
-    @_check
+    @as_test
     async def test_sessions_at_the_same_time_get_their_own_answers(self) -> None:
-        echo = _given(self.subject.probes.echo, "echo")
+        echo = required(self.subject.probes.echo, "echo")
         async with self.subject.adapter() as adapter:
             texts = [f"number {index}" for index in range(8)]
-            turns = await asyncio.gather(*(_send(adapter, echo(text), self.subject.context()) for text in texts))
-            _expect([_said(turn) for turn in turns] == texts, "answers went to the wrong sessions")
+            turns = await asyncio.gather(*(send_once(adapter, echo(text), self.subject.context()) for text in texts))
+            expect([reply_of(turn) for turn in turns] == texts, "answers went to the wrong sessions")
 
-    @_check
+    @as_test
     async def test_a_tool_that_succeeds_is_recorded(self) -> None:
         await self._tool(self.subject.probes.tool_succeeds, "tool_succeeds", OperationStatus.COMPLETED)
 
-    @_check
+    @as_test
     async def test_a_tool_that_fails_is_recorded(self) -> None:
         await self._tool(self.subject.probes.tool_fails, "tool_fails", OperationStatus.FAILED)
 
-    @_check
+    @as_test
     async def test_a_rejected_tool_is_recorded(self) -> None:
         await self._tool(self.subject.probes.tool_rejected, "tool_rejected", OperationStatus.REJECTED)
 
-    @_check
+    @as_test
     async def test_two_tools_at_the_same_time_are_both_recorded(self) -> None:
         turn = await self._turn_with_tools(self.subject.probes.two_tools, "two_tools")
         started = [event for event in turn.events if isinstance(event, OperationStarted)]
         finished = [event for event in turn.events if isinstance(event, OperationFinished)]
-        _expect(len(started) == 2 and len(finished) == 2, f"{len(started)} calls started and {len(finished)} finished")
-        _expect(started[0].operation_id != started[1].operation_id, "calls that overlap share an operation_id")
+        expect(len(started) == 2 and len(finished) == 2, f"{len(started)} calls started and {len(finished)} finished")
+        expect(started[0].operation_id != started[1].operation_id, "calls that overlap share an operation_id")
 
-    @_check
+    @as_test
+    async def test_a_call_that_is_allowed_runs_and_happened_once(self) -> None:
+        await self._answered(self.subject.probes.allow, OperationStatus.COMPLETED)
+
+    @as_test
+    async def test_a_call_that_is_denied_is_rejected(self) -> None:
+        await self._answered(self.subject.probes.deny, OperationStatus.REJECTED)
+
+    @as_test
     async def test_any_text_goes_there_and_back(self) -> None:
-        echo = _given(self.subject.probes.echo, "echo")
+        echo = required(self.subject.probes.echo, "echo")
         async with self.subject.adapter() as adapter:
             for text in ODD_TEXTS:
-                said = _said(await _send(adapter, echo(text), self.subject.context()))
-                _expect(said == text, f"{text!r} came back as {said[:200]!r}")
+                said = reply_of(await send_once(adapter, echo(text), self.subject.context()))
+                expect(said == text, f"{text!r} came back as {said[:200]!r}")
 
-    @_check
+    @as_test
     async def test_a_large_reply_comes_whole(self) -> None:
-        echo = _given(self.subject.probes.echo, "echo")
+        echo = required(self.subject.probes.echo, "echo")
         text = "0123456789abcdé\n" * 65_536
         async with self.subject.adapter() as adapter:
-            said = _said(await _send(adapter, echo(text), self.subject.context()))
-            _expect(said == text, f"a reply of {len(text)} characters came back with {len(said)}")
+            said = reply_of(await send_once(adapter, echo(text), self.subject.context()))
+            expect(said == text, f"a reply of {len(text)} characters came back with {len(said)}")
 
-    @_check
+    @as_test
     async def test_a_cancelled_send_ends_at_once_and_harms_no_other(self) -> None:
-        endless = _probe(self.subject.probes.endless, "endless")
+        endless = probed(self.subject.probes.endless, "endless")
         async with self.subject.adapter() as adapter:
-            task = asyncio.ensure_future(_send(adapter, endless, self.subject.context()))
+            task = asyncio.ensure_future(send_once(adapter, endless, self.subject.context()))
             await asyncio.wait({task}, timeout=0.2)
-            _expect(not task.done(), "the endless probe ended by itself")
+            expect(not task.done(), "the endless probe ended by itself")
             task.cancel()
             await asyncio.wait({task}, timeout=PROMPT)
-            _expect(task.done(), f"a cancelled send still runs after {PROMPT} s")
-            _expect(task.cancelled(), "a cancelled send ended in another way")
-            await _send(adapter, self.subject.probes.plain, self.subject.context())
+            expect(task.done(), f"a cancelled send still runs after {PROMPT} s")
+            expect(task.cancelled(), "a cancelled send ended in another way")
+            await send_once(adapter, self.subject.probes.plain, self.subject.context())
 
-    @_check
+    @as_test
     async def test_the_deadline_is_respected(self) -> None:
-        endless = _probe(self.subject.probes.endless, "endless")
+        endless = probed(self.subject.probes.endless, "endless")
         async with self.subject.adapter() as adapter:
             ctx = self.subject.context()
             session = await adapter.open(ctx)
             ctx.limit(0.3)
             late = f"a send still runs {PROMPT} s after its deadline"
-            failure = await _failure(session.send(endless, ctx), 0.3 + PROMPT, late)
-            _expect(failure.kind is FailureKind.DEADLINE, f"a missed deadline is blamed on {failure.kind}")
+            failure = await failure_of(session.send(endless, ctx), 0.3 + PROMPT, late)
+            expect(failure.kind is FailureKind.DEADLINE, f"a missed deadline is blamed on {failure.kind}")
 
-    @_check
+    @as_test
     async def test_a_failure_names_who_is_to_blame(self) -> None:
-        fails = _probe(self.subject.probes.fails, "fails")
+        fails = probed(self.subject.probes.fails, "fails")
         async with self.subject.adapter() as adapter:
-            send = _send(adapter, fails, self.subject.context())
-            failure = await _failure(send, 60, "the failing probe hangs")
+            send = send_once(adapter, fails, self.subject.context())
+            failure = await failure_of(send, 60, "the failing probe hangs")
             kind = self.subject.probes.fails_kind
-            _expect(failure.kind is kind, f"the failure is blamed on {failure.kind}, not on {kind}")
-            _expect(bool(failure.code and str(failure)), "a failure needs a code and a message")
-            await _send(adapter, self.subject.probes.plain, self.subject.context())
+            expect(failure.kind is kind, f"the failure is blamed on {failure.kind}, not on {kind}")
+            expect(bool(failure.code and str(failure)), "a failure needs a code and a message")
+            await send_once(adapter, self.subject.probes.plain, self.subject.context())
 
-    @_check
+    @as_test
     async def test_closing_twice_and_closing_early_are_fine(self) -> None:
         async with self.subject.adapter() as adapter:
             ctx = self.subject.context()
             used, unused, left_open = [await adapter.open(ctx) for _ in range(3)]
-            await used.send(_input(self.subject.probes.plain), ctx)
+            await used.send(as_input(self.subject.probes.plain), ctx)
             for session in (used, used, unused):
                 await session.close()
             await adapter.close()
@@ -264,8 +221,30 @@ class AdapterChecks:
     async def _tool(self, probe: Probe, name: str, status: OperationStatus) -> None:
         turn = await self._turn_with_tools(probe, name)
         finished = [event for event in turn.events if isinstance(event, OperationFinished)]
-        _expect(len(finished) == 1, f"{len(finished)} tool calls finished instead of 1")
-        _expect(finished[0].status is status, f"the call is recorded as {finished[0].status}, not as {status}")
+        expect(len(finished) == 1, f"{len(finished)} tool calls finished instead of 1")
+        expect(finished[0].status is status, f"the call is recorded as {finished[0].status}, not as {status}")
+
+    async def _answered(self, option: str, status: OperationStatus) -> None:
+        """Let the call wait, choose an option, and look at both turns together."""
+        given = probed(self.subject.probes.tool_asks, "tool_asks")
+        async with self.subject.adapter() as adapter:
+            ctx = self.subject.context()
+            session = await adapter.open(ctx)
+            parked = await session.send(given, ctx)
+            expect(parked.status is TurnStatus.WAITING, f"a turn whose call waits for a person is {parked.status}")
+            ids = [event.request_id for event in parked.events if isinstance(event, InputRequested)]
+            expect(len(ids) == 1 and ids[0] is not None, f"one question with an id is expected, not {ids}")
+            response = InputResponse(str(ids[0]), option_id=option)
+            done = await session.send(TurnInput(option, responses=(response,)), ctx)
+            await session.close()
+        events = [*parked.events, *done.events]
+        problems = operation_problems(events)
+        expect(not problems, "; ".join(problems))
+        started = sum(isinstance(event, OperationStarted) for event in events)
+        ends = [event.status for event in events if isinstance(event, OperationFinished)]
+        expect(
+            (started, ends) == (1, [status]), f"{started} calls started, and ended {[*map(str, ends)]}, not {status}"
+        )
 
     async def _turn_with_tools(self, probe: Probe, name: str) -> Turn:
         async with self.subject.adapter() as adapter:
@@ -277,8 +256,8 @@ class AdapterChecks:
                 )
             if not complete and adapter.coverage.actions.state.value == "unavailable":
                 raise SkipTest("actions are unavailable")
-            given = _probe(probe, name)
-            turn = await _send(adapter, given, self.subject.context())
+            given = probed(probe, name)
+            turn = await send_once(adapter, given, self.subject.context())
             _well_formed(adapter, turn, given)
             return turn
 
@@ -316,16 +295,16 @@ def _well_formed(adapter: Adapter, turn: object, given: str | TurnInput) -> None
     if not isinstance(turn, Turn):
         raise AssertionError(f"send returned a {type(turn).__name__}, not a Turn")
     known = isinstance(turn.status, TurnStatus)  # pyright: ignore[reportUnnecessaryIsInstance] - may be untyped
-    _expect(known, f"status is a {type(turn.status).__name__}")
+    expect(known, f"status is a {type(turn.status).__name__}")
     for event in turn.events:
-        _expect(type(event) in EVENT_TYPES.values(), f"{type(event).__name__} is no event type")
+        expect(type(event) in EVENT_TYPES.values(), f"{type(event).__name__} is no event type")
     problems = operation_problems(turn.events)
-    _expect(not problems, "; ".join(problems))
-    text = _input(given).text
+    expect(not problems, "; ".join(problems))
+    text = as_input(given).text
     repeated = any(isinstance(e, Message) and e.role is Role.USER and e.text == text for e in turn.events)
-    _expect(not repeated, "the input is among the events; the engine records it itself")
+    expect(not repeated, "the input is among the events; the engine records it itself")
     raised = upgrades(adapter.coverage, turn)
-    _expect(not raised, f"the turn upgrades {', '.join(raised)}; coverage may only be taken back")
+    expect(not raised, f"the turn upgrades {', '.join(raised)}; coverage may only be taken back")
     if turn.data is not MISSING:
         json.dumps(turn.data)
 
@@ -333,51 +312,7 @@ def _well_formed(adapter: Adapter, turn: object, given: str | TurnInput) -> None
 def _proves_what_it_declares(adapter: Adapter, turn: Turn) -> None:
     effective = adapter.coverage.downgrade(turn.coverage)
     if effective.messages.is_complete and turn.status is TurnStatus.COMPLETED:
-        _expect(bool(_said(turn)), "messages are complete, but a plain turn says nothing")
+        expect(bool(reply_of(turn)), "messages are complete, but a plain turn says nothing")
     if effective.usage.is_complete:
         counted = turn.usage is not None and turn.usage.total_tokens is not None and not turn.usage.unknown_calls
-        _expect(counted, "usage is complete, but a plain turn's tokens are unknown")
-
-
-def _expect(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise AssertionError(otherwise)
-
-
-def _probe(probe: Probe, name: str) -> TurnInput:
-    return _input(_given(probe, name))
-
-
-def _given(probe: Any, name: str) -> Any:
-    if probe is None or isinstance(probe, Absent):
-        raise SkipTest(f"no probe {name}" if probe is None else f"{name}: {probe.reason}")
-    return probe
-
-
-def _input(given: str | TurnInput) -> TurnInput:
-    return TurnInput(given) if isinstance(given, str) else given
-
-
-def _said(turn: Turn) -> str:
-    return "\n\n".join(e.text for e in turn.all_events() if isinstance(e, Message) and e.role is Role.ASSISTANT)
-
-
-async def _send(adapter: Adapter, given: str | TurnInput, ctx: FakeContext) -> Turn:
-    session = await adapter.open(ctx)
-    try:
-        return await session.send(_input(given), ctx)
-    finally:
-        await session.close()
-
-
-async def _failure(send: Coroutine[Any, Any, Turn], seconds: float, late: str) -> SendFailure:
-    """The failure that `send` ends with. A send that outlasts `seconds` is left to the end of the loop."""
-    task = asyncio.ensure_future(send)
-    await asyncio.wait({task}, timeout=seconds)
-    _expect(task.done(), late)
-    error = task.exception()
-    if isinstance(error, SendFailure):
-        return error
-    if error is not None:
-        raise error
-    raise AssertionError("the send succeeded")
+        expect(counted, "usage is complete, but a plain turn's tokens are unknown")
