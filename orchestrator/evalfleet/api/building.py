@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.lanes import IsolatedAttempt, LaneAttempt
 from evalfleet.clock import SystemClock
+from evalfleet.errors import ConfigurationError
 from evalfleet.execution.executor import BuiltArm, Executor, ExecutorSettings
 from evalfleet.execution.job import AttemptServices
 from evalfleet.execution.recorded_agent import NoAgent
@@ -121,7 +125,22 @@ def build_grader(blueprint: RunBlueprint, definitions: Mapping[str, EvalDefiniti
     loaded = restore_experiment(blueprint.snapshot, Path(blueprint.experiment_file), adapter_factories())
     arms = {arm.name: BuiltArm(settings=arm_settings(loaded, arm, project), adapter=NoAgent()) for arm in loaded.arms}
     settings = _executor_settings(blueprint, loaded, arms, definitions.__getitem__)
-    return Executor(settings, _services(loaded, arms, SystemClock()))
+    services = replace(_services(loaded, arms, SystemClock()), hidden=frozenset(_named_secrets(blueprint.snapshot)))
+    return Executor(settings, services)
+
+
+def _named_secrets(value: Any, named: bool = False) -> Iterator[str]:
+    """The values of secrets that an experiment names, as far as they are set here: its agents may have said them."""
+    if isinstance(value, Mapping):
+        for key, item in cast("Mapping[str, Any]", value).items():
+            yield from _named_secrets(item, named or key.endswith("_env") or key == "env_from")
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _named_secrets(item, named)
+    elif named and isinstance(value, str):
+        for name in re.findall(r"[A-Za-z_]\w*", value):
+            with contextlib.suppress(ConfigurationError):
+                yield EnvironmentSecrets().resolve(name)
 
 
 def _services(loaded: LoadedExperiment, arms: Mapping[str, BuiltArm], clock: Clock) -> AttemptServices:

@@ -57,13 +57,17 @@ class Patience:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptServices:
-    """What attempts of one worker share. `price` gives the US dollars of a usage, None when unknown."""
+    """What attempts of one worker share. `price` gives the US dollars of a usage, None when unknown.
+
+    `hidden` are values that no text of an attempt shows, beside those of the secrets that it resolves.
+    """
 
     clock: Clock
     secrets: Secrets
     threads: AuthorThreads
     price: Callable[[str | None, Usage], float | None] | None = None
     patience: Patience = field(default_factory=Patience)
+    hidden: frozenset[str] = frozenset()
 
 
 class Stage(StrEnum):

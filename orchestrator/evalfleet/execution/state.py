@@ -34,9 +34,9 @@ DIAGNOSTICS_LIMIT = 1_000
 class AttemptSecrets:
     """Resolves secrets and remembers their values, so that no text of this attempt shows them."""
 
-    def __init__(self, inner: Secrets) -> None:
+    def __init__(self, inner: Secrets, hidden: frozenset[str]) -> None:
         self._inner = inner
-        self.values: set[str] = set()
+        self.values: set[str] = set(hidden)
 
     def resolve(self, name: str) -> str:
         value = self._inner.resolve(name)
@@ -54,7 +54,7 @@ class AttemptState:
     def __init__(self, job: AttemptJob, services: AttemptServices) -> None:
         self.job = job
         self.services = services
-        self.secrets = AttemptSecrets(services.secrets)
+        self.secrets = AttemptSecrets(services.secrets, services.hidden)
         self.sandbox: Sandbox | None = None
         self.bridge: Bridge | None = None
         self.lines: list[SessionLine] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from evalfleet.testing.http_endpoint import HttpEndpoint, json_reply
 
 if TYPE_CHECKING:
     from tests.acceptance.cli.conftest import Ended, Orchestrate
@@ -246,6 +249,36 @@ def test_a_score_is_folded_again_and_the_verdict_of_a_skipped_case(orchestrate: 
     assert value["changed"] == [{"from": "skipped", "to": "passed", "attempts": 1}]
     means = [report["arms"][0]["headline"]["mean"] for report in (before, after)]
     assert means == pytest.approx([2 + 12 / 99, 5 + 12 / 100])
+
+
+def test_a_secret_that_the_experiment_names_stays_out_of_messages(
+    orchestrate: Orchestrate, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_KEY", "s3cret-value")
+    arms = "  shop: {adapter: http, url: URL, headers_env: {x-key: SHOP_KEY}}"
+    body = """
+        from evalfleet import define_eval, includes
+
+        @define_eval
+        async def tells(t):
+            t.check((await t.send("hello")).reply, includes("nothing"))
+    """
+    write(project, "evals/tells.eval.py", body)
+
+    async def submitting() -> str:
+        async with HttpEndpoint(lambda request: json_reply({"reply": request.headers["x-key"]})) as endpoint:
+            experiment = f"{EXPERIMENT.split('  own')[0]}{arms.replace('URL', endpoint.url)}\n"
+            write(project, "experiment.yaml", f"{experiment}evals: {{select: [tells]}}\n")
+            return await asyncio.to_thread(submitted, orchestrate, project, "--set", "repetitions=1")
+
+    run = asyncio.run(submitting())
+    write(project, "evals/tells.eval.py", body.replace("nothing", "no key"))
+    rescored(orchestrate, run)
+    messages = [shown(orchestrate, run, "0", "--grading", number)["case"]["message"] for number in "01"]
+    assert messages == [
+        'check: expected includes "nothing", got "[secret]"',
+        'check: expected includes "no key", got "[secret]"',
+    ]
 
 
 def test_python_rescores_too(orchestrate: Orchestrate, project: Path) -> None:
