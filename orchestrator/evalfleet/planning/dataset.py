@@ -29,8 +29,6 @@ from evalfleet.planning.yaml_source import dotted
 
 Format: TypeAlias = TextFormat | Literal["parquet", "huggingface"]
 
-_TABLES = ("parquet", "huggingface")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
@@ -222,9 +220,13 @@ class Dataset:
         message = f"the row does not fit {self.model.__name__}: {fault}"
         return Problem("INVALID_ROW", message, str(self.path), record.line, field=dotted(place) or None, hint=hint)
 
+    @property
+    def unit(self) -> str:
+        """What the `line` of a row counts: lines of a text, or the rows of a table themselves."""
+        return "row" if self.format in ("parquet", "huggingface") else "line"
+
     def _duplicate(self, row: Row, line: int) -> Problem:
-        places = "rows" if self.format in _TABLES else "lines"
-        message = f"the id {shown(row.id)} stands twice, on {places} {line} and {row.line}"
+        message = f"the id {shown(row.id)} stands twice, on {self.unit}s {line} and {row.line}"
         return self._problem("DUPLICATE_ID", message, row.line)
 
     def _records(self) -> Iterator[Record | Problem]:

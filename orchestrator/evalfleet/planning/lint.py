@@ -54,7 +54,7 @@ def _rows(dataset: Dataset) -> Iterator[Problem]:
     if repeated:
         name, line, before = repeated[0]
         more = f", and {len(repeated) - 1} more of the kind" if len(repeated) > 1 else ""
-        message = f"the row {name} says what the one on line {before} does{more}"
+        message = f"the row {name} says what the one on {dataset.unit} {before} does{more}"
         hint = "a repeated row weighs twice in every rate"
         yield Problem("REPEATED_ROW", message, str(dataset.path), line, hint=hint)
 

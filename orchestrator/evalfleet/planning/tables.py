@@ -6,6 +6,7 @@ The home of pyarrow, which the extra `datasets` installs and which is imported w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,6 +24,15 @@ _BUFFER = 1 << 20
 _ARROW_FILE = b"ARROW1"
 
 
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column of one batch: its cells as Python values, and what makes JSON of each."""
+
+    name: str
+    cells: list[Any]
+    convert: Callable[[Any], Any]
+
+
 def read_tables(files: Sequence[Path], dataset: Path) -> Iterator[Record | Problem]:
     """Every row of the files, numbered from 1 over all of them, or what is wrong with a cell of it.
 
@@ -33,7 +43,7 @@ def read_tables(files: Sequence[Path], dataset: Path) -> Iterator[Record | Probl
     for file in files:
         try:
             for batch in _batches(arrow, file):
-                yield from _rows(arrow, batch, before, file)
+                yield from _rows(_columns(arrow, batch, file), before, dataset)
                 before += batch.num_rows
         except (arrow.ArrowException, OSError) as error:
             reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
@@ -68,37 +78,39 @@ def _batches(arrow: Any, file: Path) -> Iterator[Any]:
             yield from (batch.slice(begin, BATCH_ROWS) for begin in range(0, batch.num_rows, BATCH_ROWS))
 
 
-def _rows(arrow: Any, batch: Any, before: int, file: Path) -> Iterator[Record | Problem]:
+def _columns(arrow: Any, batch: Any, file: Path) -> list[_Column]:
     names: list[str] = batch.schema.names
     if fault := header_fault(names):
         _refuse("INVALID_TABLE", fault, file)
-    columns = [_column(arrow, batch.column(index), name, file) for index, name in enumerate(names)]
-    converts = [convert for _, convert in columns]
-    for number, cells in enumerate(zip(*(cells for cells, _ in columns), strict=True), start=before + 1):
-        value: dict[str, Any] = {}
-        name = ""
-        try:
-            for name, convert, cell in zip(names, converts, cells, strict=True):
-                value[name] = convert(cell)
-        except CellFault as fault:
-            hint = HINT if str(fault) == REFUSAL else None
-            place = dotted((name, *fault.place))
-            yield Problem("INVALID_ROW", f"row {number}: {fault}", str(file), number, field=place, hint=hint)
-        else:
-            yield Record(number, value)
+    return [_column(arrow, batch.column(index), name, file) for index, name in enumerate(names)]
 
 
-def _column(arrow: Any, column: Any, name: str, file: Path) -> tuple[list[Any], Callable[[Any], Any]]:
-    """The cells of a column as Python values, and what makes JSON of each."""
+def _column(arrow: Any, column: Any, name: str, file: Path) -> _Column:
     try:
         convert = conversion(arrow, column.type)
     except UnknownType as error:
         _refuse("INVALID_TABLE", f"a row can't hold the type {error}", file, "leave the column out", field=name)
     plain = column if convert.plain.equals(column.type) else column.cast(convert.plain)
     try:
-        return plain.to_pylist(), convert
+        return _Column(name, plain.to_pylist(), convert)
     except UnicodeDecodeError:
-        return [_text(cell) for cell in plain], lambda cell: _sound(cell, convert)
+        return _Column(name, [_text(cell) for cell in plain], lambda cell: _sound(cell, convert))
+
+
+def _rows(columns: list[_Column], before: int, dataset: Path) -> Iterator[Record | Problem]:
+    for number, cells in enumerate(zip(*(column.cells for column in columns), strict=True), start=before + 1):
+        value: dict[str, Any] = {}
+        name = ""
+        try:
+            for column, cell in zip(columns, cells, strict=True):
+                name = column.name
+                value[name] = column.convert(cell)
+        except CellFault as fault:
+            hint = HINT if str(fault) == REFUSAL else None
+            place = dotted((name, *fault.place))
+            yield Problem("INVALID_ROW", f"row {number}: {fault}", str(dataset), number, field=place, hint=hint)
+        else:
+            yield Record(number, value)
 
 
 def _text(cell: Any) -> Any:

@@ -134,6 +134,12 @@ def test_a_folder_of_parquet_files_is_read_by_name(tmp_path: Path) -> None:
     assert "holds no *.parquet file" in refusal(Dataset.parquet(str(tmp_path)))
 
 
+def test_rows_are_numbered_over_all_shards(tmp_path: Path) -> None:
+    for name, values in (("a", [1.0, 2.0]), ("b", [3.0, float("nan")])):
+        parquet.write_table(pa.table({"n": values}), tmp_path / f"{name}.parquet")
+    assert refusal(Dataset.parquet(str(tmp_path))).startswith(f"{tmp_path}:4: n: row 4: must be a finite number")
+
+
 def test_the_digest_is_of_every_file_and_of_their_names(tmp_path: Path) -> None:
     save_to_disk(tmp_path, "train", (1, 2), (3,))
     dataset = Dataset.huggingface(str(tmp_path))
