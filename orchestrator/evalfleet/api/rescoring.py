@@ -24,8 +24,8 @@ from evalfleet.model.grading import Basis, Regrading, Rescored
 from evalfleet.model.report import RunInfo
 from evalfleet.model.verdict import Verdict
 from evalfleet.planning.discover import Catalog, discover, find_project
-from evalfleet.planning.fingerprint import EVALUATION_VERSION
-from evalfleet.planning.sources import Sources, combined, source_roots
+from evalfleet.planning.fingerprint import EVALUATION_VERSION, eval_parts
+from evalfleet.planning.sources import Sources, source_roots
 from evalfleet.store.gradings import EncodedRegrading, RecordedAttempt, Regrader
 from evalfleet.store.lifecycle import current_user
 
@@ -149,9 +149,10 @@ def _check_styles(page: Sequence[RecordedAttempt], definitions: Mapping[str, Eva
 
 
 def _digests(catalog: Catalog, definitions: Mapping[str, EvalDefinition]) -> dict[str, str]:
-    """By definition the digest of its source closure."""
+    """By definition the digest of its source closure, as fingerprints have it."""
     sources = Sources(catalog.project, source_roots(catalog.project))
-    return {name: combined(sources.closure([catalog.files[name]])) for name in definitions}
+    closures = {name: sources.closure([catalog.files[name]]) for name in definitions}
+    return {name: eval_parts(each, closures[name], {}).fields["source"] for name, each in definitions.items()}
 
 
 def _blueprint(info: RunInfo, session: Session, catalog: Catalog) -> RunBlueprint:

@@ -20,7 +20,7 @@ SELECT k.fingerprint, k.repetition, f.id, f.ordinal, f.how,
        CASE WHEN j.attempt IS NULL THEN f.earned ELSE j.earned END, f.from_run, f.from_attempt, f.from_grading
 FROM unnest(%(fingerprints)s::bytea[], %(repetitions)s::integer[]) AS k (fingerprint, repetition)
 CROSS JOIN LATERAL (
-    SELECT r.run_key, r.id, r.grading, c.ordinal, s.how::text, s.verdict, s.kind, s.code,
+    SELECT r.run_key, r.id, r.grading, c.definition, c.ordinal, s.how::text, s.verdict, s.kind, s.code,
            coalesce(a.score_state, s.score_state) AS score_state, coalesce(a.earned, s.earned) AS earned, s.attempt,
            coalesce(s.from_run, r.id) AS from_run, coalesce(s.from_attempt, s.attempt) AS from_attempt,
            CASE WHEN s.attempt IS NULL THEN s.from_grading ELSE r.grading END AS from_grading
@@ -33,9 +33,15 @@ CROSS JOIN LATERAL (
     ORDER BY r.run_key DESC, c.ordinal LIMIT 1
 ) f
 LEFT JOIN LATERAL (
-    SELECT * FROM judgements j
+    SELECT j.*, j.source = 0
+           OR (SELECT g.sources::json ->> f.definition FROM gradings g
+               WHERE g.run_key = f.run_key AND g.grading = j.source)
+            = (SELECT r.lock::json #>> ARRAY['parts', 'evals', f.definition, 'source'] FROM runs r
+               WHERE r.run_key = f.run_key) AS by_the_same
+    FROM judgements j
     WHERE f.grading > 0 AND j.run_key = f.run_key AND j.grading = f.grading AND j.attempt = f.attempt LIMIT 1
 ) j ON true
+WHERE j.attempt IS NULL OR j.by_the_same
 """
 
 _LATEST = """
@@ -77,8 +83,9 @@ async def settled_before(
 ) -> dict[tuple[str, int], PastResult]:
     """For each (fingerprint, repetition) what the latest run of the project that settled it made of it.
 
-    Never another project's, never a try's, and never an older run's because it passed there. Ask in batches of
-    some thousands.
+    Never another project's, never a try's, and never an older run's because it passed there. The fingerprint is that of
+    the eval as it was planned: a result that another version of it judged since is none. Ask in batches of some
+    thousands.
     """
     given = {
         "project": project,

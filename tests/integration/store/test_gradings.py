@@ -326,7 +326,8 @@ async def test_a_reopening_goes_by_the_grading_that_counts(database: str, reader
 
 
 async def test_reuse_takes_the_grading_that_counts_and_its_evidence(database: str, reader: Reader) -> None:
-    await finished(database, *(evidence(100 + n, n) for n in range(2)), cases=2)
+    lock = {"parts": {"evals": {"sql": {"source": "ab" * 32}}}}
+    await finished(database, *(evidence(100 + n, n) for n in range(2)), cases=2, lock=lock)
     await judge_again(database, "r1", as_verdicts({0: FAILED}))
     keys = [(a_case(n).fingerprint or "", 0) for n in range(2)]
     async with await connect(database, autocommit=True) as connection:
@@ -343,6 +344,16 @@ async def test_reuse_takes_the_grading_that_counts_and_its_evidence(database: st
     (pair,) = [each async for each in reader.records("r2", [view])]
     assert pair[1] is not None
     assert (pair[1].view.verdict, pair[1].assertions[0].label) == (FAILED, "renamed")
+
+
+async def test_what_another_version_of_the_eval_judged_is_not_carried(database: str) -> None:
+    lock = {"parts": {"evals": {"sql": {"source": "cd" * 32}}}}
+    await finished(database, *(evidence(100 + n, n) for n in range(2)), cases=2, lock=lock)
+    await judge_again(database, "r1", as_verdicts({0: FAILED}))
+    keys = [(a_case(n).fingerprint or "", 0) for n in range(2)]
+    async with await connect(database, autocommit=True) as connection:
+        past = await settled_before(connection, "shop", keys)
+    assert {key: found.verdict for key, found in past.items()} == {keys[1]: PASSED}, "which was kept as it was sealed"
 
 
 async def test_evidence_that_is_copied_brings_its_gradings(database: str, reader: Reader, tmp_path: Path) -> None:
