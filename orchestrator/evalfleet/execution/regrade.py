@@ -52,8 +52,9 @@ def refused(style: Style, recorded: AttemptEvidence, failure: AttemptFailure) ->
 
 
 def folded(definition: EvalDefinition, recorded: AttemptEvidence) -> AttemptEvidence:
-    """The attempt judged by its stored assertions and its own failure alone."""
+    """The attempt judged by its stored assertions and its own failure alone; its judge's replies are used again."""
     summary = recorded.summary
+    calls = tuple(replace(call, cached=True, usage=None, cost_usd=0.0) for call in recorded.judge_calls)
     judgement = fold(
         definition.style,
         _own_failure(summary),
@@ -61,7 +62,7 @@ def folded(definition: EvalDefinition, recorded: AttemptEvidence) -> AttemptEvid
         summary.skip_reason,
         definition.allow_no_assertions,
     )
-    found = _with(recorded, judgement)
+    found = _with(replace(recorded, judge_calls=calls), judgement)
     if (found.summary.verdict, found.summary.code) == (summary.verdict, summary.code):  # what is stored is redacted
         return replace(found, summary=replace(found.summary, message=summary.message))
     return found
