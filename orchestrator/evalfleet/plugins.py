@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar, cast
 
 from evalfleet.errors import ConfigurationError, InfrastructureError, describe
-from evalfleet.ports import AdapterFactory, SandboxFactory
+from evalfleet.ports import AdapterFactory, Clock, JudgeModel, Random, SandboxFactory
 
 ADAPTERS = "evalfleet.adapters"
 SANDBOXES = "evalfleet.sandboxes"
@@ -114,6 +114,12 @@ def ray_engine() -> ModuleType:
 def schema_match() -> ModuleType:
     """`evalfleet.assertions.schema_match`, whose libraries only who asks for structured data pays for."""
     return importlib.import_module("evalfleet.assertions.schema_match")
+
+
+def judge_model(clock: Clock, random: Random) -> JudgeModel:
+    """A judge's model over HTTP, whose library only who judges pays for."""
+    module = importlib.import_module("evalfleet.grading.judge_client")
+    return cast(JudgeModel, module.HttpJudge(clock, random))
 
 
 def ray_jobs(address: str) -> object:

@@ -28,7 +28,7 @@ HOMES = {
     "opentelemetry": (f"{ENGINE}/telemetry/*",),
     "starlette": (f"{ENGINE}/view/*", f"{ENGINE}/gateway/*"),
     "jinja2": (f"{ENGINE}/view/*", f"{ENGINE}/reports/html*"),
-    "httpx": ("adapters/evalfleet_adapters/*", f"{ENGINE}/gateway/*", f"{ENGINE}/grading/judge_model.py"),
+    "httpx": ("adapters/evalfleet_adapters/*", f"{ENGINE}/gateway/*", f"{ENGINE}/grading/judge_client.py"),
     "kubernetes": ("sandboxes/evalfleet_sandboxes/*",),
     "mcp": (f"{ENGINE}/taskpacks/mcp_server.py", "adapters/evalfleet_adapters/mcp.py"),
     "genai_prices": (f"{ENGINE}/grading/prices.py",),
@@ -57,7 +57,7 @@ PURE = (
     f"{ENGINE}/assertions/*",
     f"{ENGINE}/grading/fold.py",
     f"{ENGINE}/grading/explain.py",
-    *(f"{ENGINE}/grading/judge_{name}.py" for name in ("prompts", "reply", "votes")),
+    *(f"{ENGINE}/grading/judge_{name}.py" for name in ("prompts", "reply", "votes", "wire")),
     f"{ENGINE}/reports/*",
     *(
         f"{ENGINE}/planning/{name}.py"

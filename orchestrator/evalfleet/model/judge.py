@@ -14,6 +14,9 @@ JUDGE_URL = "https://api.openai.com/v1"
 #: The secret that a judge at `JUDGE_URL` needs.
 JUDGE_KEY = "OPENAI_API_KEY"
 
+#: Why a call brought no ruling: no answer came, or none that holds one.
+CALL_FAILED, INVALID_RESPONSE = "judge-call-failed", "judge-invalid-response"
+
 #: More votes than this measure nothing more.
 MOST_VOTES = 99
 
