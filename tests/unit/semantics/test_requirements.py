@@ -109,6 +109,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "unit/reports/test_summaries.py::test_score_arms_have_no_percentage",
     ),
     "B9 points are a weight": (f"{FOLD}::test_what_a_row_means",),
+    "B10 kinds are not mixed": ("unit/planning/test_plan.py::test_what_can_not_be_planned_is_refused_at_its_place",),
     "B11 a Boolean decides in pass-style and is recorded in score-style": (f"{FOLD}::test_what_a_row_means",),
     "B12 measurements decide by a gate, which keeps the score": (
         f"{FOLD}::test_what_a_row_means",
