@@ -15,6 +15,9 @@ HOME = "EVALFLEET_HOME"
 ARTIFACTS = "EVALFLEET_ARTIFACTS"
 RAY_ADDRESS = "EVALFLEET_RAY_ADDRESS"
 FAILPOINT = "EVALFLEET_FAILPOINT"
+JUDGE_MODEL = "EVALFLEET_JUDGE_MODEL"
+JUDGE_BASE_URL = "EVALFLEET_JUDGE_BASE_URL"
+JUDGE_API_KEY_ENV = "EVALFLEET_JUDGE_API_KEY_ENV"
 RAY_TOKEN = "RAY_AUTH_TOKEN"
 _RAY_AUTHENTICATION = ("RAY_AUTH_MODE", RAY_TOKEN, "RAY_AUTH_TOKEN_PATH")
 
@@ -24,7 +27,8 @@ class Settings:
     """What the environment says about this machine.
 
     `database_url` is None for the embedded server; `artifacts` an fsspec URL or a path; `failpoint` the name of
-    a place where a test wants this process killed (`after_copy`, or `after_copy:3` for the third time).
+    a place where a test wants this process killed (`after_copy`, or `after_copy:3` for the third time). `judge_*`
+    are for evals and experiments that don't say which judge.
     """
 
     state_dir: Path
@@ -32,6 +36,9 @@ class Settings:
     database_url: str | None = None
     ray_address: str | None = None
     failpoint: str | None = None
+    judge_model: str | None = None
+    judge_base_url: str | None = None
+    judge_api_key_env: str | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -47,6 +54,9 @@ class Settings:
             database_url=known.get(DATABASE_URL),
             ray_address=known.get(RAY_ADDRESS, known.get("RAY_ADDRESS")),
             failpoint=known.get(FAILPOINT),
+            judge_model=known.get(JUDGE_MODEL),
+            judge_base_url=known.get(JUDGE_BASE_URL),
+            judge_api_key_env=known.get(JUDGE_API_KEY_ENV),
         )
 
 

@@ -43,6 +43,12 @@ def unknown(arguments: list[str]) -> Iterator[str]:
     else:
         yield f"orchestrate {name}"
         return
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        inner = command.get_command(click.Context(command), rest[0])
+        if inner is None:
+            yield f"orchestrate {name} {rest[0]}"
+            return
+        command, name, rest = inner, f"{name} {rest[0]}", rest[1:]
     options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     for argument in rest:
         if argument.startswith("--") and argument.split("=")[0] not in options | {"--help"}:
@@ -57,8 +63,9 @@ def test_every_command_that_a_document_names_exists(document: Path) -> None:
 
 
 def test_the_rule_sees_a_dead_command() -> None:
-    text = "Say `orchestrate fly RUN`, or\n```\norchestrate submit x.yaml --wings=2  # no\n```\n"
+    text = "Say `orchestrate fly RUN`, or `orchestrate db sink`\n```\norchestrate submit x.yaml --wings=2  # no\n```\n"
     assert [list(unknown(arguments)) for arguments in command_lines(text)] == [
         ["orchestrate fly"],
+        ["orchestrate db sink"],
         ["orchestrate submit --wings=2"],
     ]

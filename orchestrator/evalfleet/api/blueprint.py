@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from evalfleet.model.experiment import Experiment
+from evalfleet.model.judge import JudgeConfig
 from evalfleet.settings import Settings
 
 
@@ -18,7 +19,8 @@ class RunBlueprint:
     `experiment_file` and `project` are absolute; `snapshot` is the experiment as JSON, `arms` the planned arms'
     names; `files` maps definition ids to files relative to the project. `embedded`
     says that the record store is the embedded server. `memory` bounds an attempt in a process of
-    its own, in bytes.
+    its own, in bytes. `judges` holds the judge of each definition that asks one; `judges_away` says of those whose
+    judge did not answer before the run began what it said instead.
     """
 
     run: str
@@ -35,6 +37,8 @@ class RunBlueprint:
     failpoint: str | None
     debugging: bool = False
     memory: int | None = None
+    judges: Mapping[str, JudgeConfig] = field(default_factory=dict[str, JudgeConfig])
+    judges_away: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def experiment(self) -> Experiment:

@@ -15,6 +15,7 @@ from evalfleet.clock import SystemClock
 from evalfleet.errors import ConfigurationError
 from evalfleet.execution.executor import BuiltArm, Executor, ExecutorSettings
 from evalfleet.execution.job import AttemptServices
+from evalfleet.execution.judging import Judging
 from evalfleet.execution.recorded_agent import NoAgent
 from evalfleet.execution.threads import AuthorThreads
 from evalfleet.grading.prices import PriceList
@@ -25,14 +26,16 @@ from evalfleet.planning.dataset import decode_row
 from evalfleet.planning.discover import load_definition, make_importable
 from evalfleet.planning.experiment_file import LoadedExperiment, restore_experiment
 from evalfleet.planning.sandbox_plan import resolve_sandbox
-from evalfleet.plugins import adapter_factories, sandbox_factories
+from evalfleet.plugins import adapter_factories, judge_model, sandbox_factories
 from evalfleet.ports import Adapter, Clock, SandboxProvider
 from evalfleet.processes import SystemSpawner
+from evalfleet.randomness import SystemRandom
 from evalfleet.scheduling.messages import Grant
 from evalfleet.scheduling.worker import Attempt, Exchange, Worker, WorkerTimes
 from evalfleet.settings import EnvironmentSecrets
 from evalfleet.store.artifacts import FileArtifacts
 from evalfleet.store.failpoints import Failpoints
+from evalfleet.store.judge_cache import PostgresJudgeCache
 from evalfleet.store.rows import EvidenceEncoder
 
 #: Leaked threads and tasks of author code after which a worker is replaced.
@@ -106,7 +109,7 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
             settings = arm_settings(loaded, arm, project)
             adapter = factories[arm.settings.adapter].build(settings)
             arms[arm.name] = BuiltArm(settings=settings, adapter=adapter, sandbox=sandboxes.of(arm, adapter))
-    services = _services(loaded, arms, clock)
+    services = _services(blueprint, loaded, arms, clock)
 
     def definition(identifier: str) -> EvalDefinition:
         return load_definition(project, Path(blueprint.files[identifier]), identifier)
@@ -125,7 +128,9 @@ def build_grader(blueprint: RunBlueprint, definitions: Mapping[str, EvalDefiniti
     loaded = restore_experiment(blueprint.snapshot, Path(blueprint.experiment_file), adapter_factories())
     arms = {arm.name: BuiltArm(settings=arm_settings(loaded, arm, project), adapter=NoAgent()) for arm in loaded.arms}
     settings = _executor_settings(blueprint, loaded, arms, definitions.__getitem__)
-    services = replace(_services(loaded, arms, SystemClock()), hidden=frozenset(_named_secrets(blueprint.snapshot)))
+    services = replace(
+        _services(blueprint, loaded, arms, SystemClock()), hidden=frozenset(_named_secrets(blueprint.snapshot))
+    )
     return Executor(settings, services)
 
 
@@ -143,10 +148,25 @@ def _named_secrets(value: Any, named: bool = False) -> Iterator[str]:
                 yield EnvironmentSecrets().resolve(name)
 
 
-def _services(loaded: LoadedExperiment, arms: Mapping[str, BuiltArm], clock: Clock) -> AttemptServices:
+def _services(
+    blueprint: RunBlueprint, loaded: LoadedExperiment, arms: Mapping[str, BuiltArm], clock: Clock
+) -> AttemptServices:
     prices = PriceList(loaded.experiment.prices)
     prices.load(arm.settings.model for arm in arms.values())
-    return AttemptServices(clock=clock, secrets=EnvironmentSecrets(), threads=AuthorThreads(), price=prices)
+    prices.load(judge.model for judge in blueprint.judges.values())
+    judging = _judging(blueprint, clock)
+    return AttemptServices(
+        clock=clock, secrets=EnvironmentSecrets(), threads=AuthorThreads(), price=prices, judging=judging
+    )
+
+
+def _judging(blueprint: RunBlueprint, clock: Clock) -> Judging | None:
+    """What the run's attempts ask judges with, None in a run that asks none."""
+    if not blueprint.judges:
+        return None
+    cached = any(judge.cache for judge in blueprint.judges.values())
+    cache = PostgresJudgeCache(blueprint.database_url) if cached else None
+    return Judging(clock, judge_model(clock, SystemRandom()), cache)
 
 
 def _executor_settings(
@@ -165,6 +185,9 @@ def _executor_settings(
         attempt_timeout=limits.attempt_timeout,
         turn_timeout=limits.turn_timeout,
         deadlines=not blueprint.debugging,
+        judges=blueprint.judges,
+        judges_away=blueprint.judges_away,
+        grading_timeout=limits.grading_timeout,
     )
 
 

@@ -42,21 +42,25 @@ def coordinator_blueprint(run: RunBlueprint) -> CoordinatorBlueprint:
     return CoordinatorBlueprint(
         run=run.run,
         database_url=run.database_url,
-        policy=run_policy(run.experiment, debugging=run.debugging),
+        policy=run_policy(run.experiment, judging=bool(run.judges), debugging=run.debugging),
         replay_limit=0 if run.embedded else KEEP_BYTES,  # the embedded server has no standby to fail over to
         failpoint=run.failpoint,
     )
 
 
-def run_policy(experiment: Experiment, *, debugging: bool = False) -> RunPolicy:
-    """The limits a coordinator schedules under; while someone debugs no attempt has a deadline."""
+def run_policy(experiment: Experiment, *, judging: bool = False, debugging: bool = False) -> RunPolicy:
+    """The limits a coordinator schedules under; while someone debugs no attempt has a deadline.
+
+    An attempt that is being judged is past its own deadline and not overdue.
+    """
     limits = experiment.limits
+    attempt_timeout = limits.attempt_timeout + (limits.grading_timeout if judging else 0.0)
     return RunPolicy(
         concurrency=limits.concurrency,
         per_arm=dict(limits.per_arm),
         max_attempts=experiment.retry.max_attempts,
         retry_on=frozenset(experiment.retry.on),
         max_failures=limits.max_failures,
-        attempt_timeout=None if debugging else limits.attempt_timeout,
+        attempt_timeout=None if debugging else attempt_timeout,
         stall_limit=float("inf") if debugging else STALL_LIMIT,
     )

@@ -105,7 +105,8 @@ class IsolatedAttempt:
         self._cancelled: str | None = None
 
     async def run(self) -> SealedAttempt:
-        deadline = self._blueprint.experiment.limits.attempt_timeout
+        limits = self._blueprint.experiment.limits
+        deadline = limits.attempt_timeout + (limits.grading_timeout if self._blueprint.judges else 0.0)
         with tempfile.TemporaryDirectory(prefix="evalfleet-") as folder:
             result = Path(folder) / "sealed"
             command = Command(

@@ -9,6 +9,7 @@ from typing import Any
 
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.history import load_history, parts_to_record
+from evalfleet.api.judging import default_judge
 from evalfleet.api.options import PlanOptions
 from evalfleet.api.preview import Preview
 from evalfleet.api.session import Session
@@ -85,7 +86,8 @@ async def plan_request(request: Request) -> Plan:
     catalog = discover(find_project(path))
     spawner = SystemSpawner()
     try:
-        tools = PlanTools(factories=factories, spawner=spawner, env=own_environment())
+        judge = default_judge(Settings.from_environment())
+        tools = PlanTools(factories=factories, spawner=spawner, env=own_environment(), judge=judge)
         narrowing = Narrowing(prefixes=request.prefixes, arms=request.arms)
         return await make_plan(loaded, catalog, tools, narrowing, allow_empty=request.allow_empty)
     finally:
@@ -130,7 +132,8 @@ def new_run(plan: Plan, request: Request, run: str, kind: RunKind, history: Hist
 def _lock(plan: Plan, request: Request) -> dict[str, Any]:
     """What the run was planned from: enough to plan it again, and to say what changed since."""
     recorded = {"request": request.as_json(), "definition": dict(plan.digests), "parts": parts_to_record(plan)}
-    return {**plan.lock, **recorded}
+    judges = {"judges": [use.as_json() for use in plan.judge_uses]} if plan.judge_uses else {}
+    return {**plan.lock, **recorded, **judges}
 
 
 def _arm(model: str | None, adapter: str, missing: str | None) -> dict[str, Any]:
@@ -172,4 +175,5 @@ def blueprint_of(plan: Plan, request: Request, run: str, settings: Settings, url
         artifacts=settings.artifacts,
         state_dir=str(settings.state_dir),
         failpoint=settings.failpoint,
+        judges=plan.judges,
     )

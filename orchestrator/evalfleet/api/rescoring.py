@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.building import build_grader
 from evalfleet.api.handle import RunHandle
+from evalfleet.api.judging import default_judge
 from evalfleet.api.options import RescoreOptions
 from evalfleet.api.session import Session
 from evalfleet.collector import spared_collections
@@ -20,11 +21,14 @@ from evalfleet.execution.job import AttemptControl
 from evalfleet.execution.recorded_line import REPLAY_DIVERGED
 from evalfleet.execution.regrade import refused
 from evalfleet.model.definition import EvalDefinition
+from evalfleet.model.experiment import Experiment
 from evalfleet.model.grading import Basis, Regrading, Rescored
+from evalfleet.model.judge import JudgeConfig
 from evalfleet.model.report import RunInfo
 from evalfleet.model.verdict import Verdict
 from evalfleet.planning.discover import Catalog, discover, find_project
 from evalfleet.planning.fingerprint import EVALUATION_VERSION, eval_parts
+from evalfleet.planning.judge_plan import resolve_judge
 from evalfleet.planning.sources import Sources, source_roots
 from evalfleet.store.gradings import EncodedRegrading, RecordedAttempt, Regrader
 from evalfleet.store.lifecycle import current_user
@@ -45,7 +49,8 @@ async def rescore(run: str, options: RescoreOptions | None = None) -> tuple[RunH
         info = await session.reader.find_run(run)
         catalog = discover(_project(info, chosen.evals))
         definitions = _definitions(info, catalog)
-        executor = build_grader(_blueprint(info, session, catalog), definitions)
+        judges = _judges(info, session, definitions)
+        executor = build_grader(replace(_blueprint(info, session, catalog), judges=judges), definitions)
         regrader = await Regrader.open(session.url, info.id, session.artifacts)
         try:
             with spared_collections():
@@ -153,6 +158,13 @@ def _digests(catalog: Catalog, definitions: Mapping[str, EvalDefinition]) -> dic
     sources = Sources(catalog.project, source_roots(catalog.project))
     closures = {name: sources.closure([catalog.files[name]]) for name in definitions}
     return {name: eval_parts(each, closures[name], {}).fields["source"] for name, each in definitions.items()}
+
+
+def _judges(info: RunInfo, session: Session, definitions: Mapping[str, EvalDefinition]) -> dict[str, JudgeConfig]:
+    """The judges that these evals ask now, under the run's experiment."""
+    experiment, default = Experiment.from_snapshot(info.experiment), default_judge(session.settings)
+    found = {name: resolve_judge(each, experiment, default) for name, each in definitions.items()}
+    return {name: judge for name, judge in found.items() if judge is not None}
 
 
 def _blueprint(info: RunInfo, session: Session, catalog: Catalog) -> RunBlueprint:

@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.holders import is_dead, this_process
 from evalfleet.api.inline import Claiming, Observer, run_inline
+from evalfleet.api.judging import with_judges_tried
 from evalfleet.api.warm import WarmRay, using, warm_ray
 from evalfleet.errors import RunHeld
 from evalfleet.model.report import RunInfo
@@ -73,6 +74,7 @@ class Venue:
 
     async def carry_out(self, blueprint: RunBlueprint, claiming: Claiming, observer: Observer | None) -> None:
         """Run to the end. Raises RunHeld when another coordinator took the run over meanwhile."""
+        blueprint = await with_judges_tried(blueprint)
         if claiming.instead_of is not None:
             await release(blueprint.database_url, blueprint.run, claiming.instead_of)
         place = self._place

@@ -11,6 +11,7 @@ from evalfleet.api.preview import Preview
 from evalfleet.planning.plan import Plan
 from evalfleet.planning.reuse import Action, ActionKind
 from evalfleet.reports.figures import count, counted, money
+from evalfleet.reports.judge_lines import judge_line
 from evalfleet.reports.tables import columns
 from evalfleet.reports.visible import visible_line
 
@@ -43,7 +44,8 @@ def plan_lines(preview: Preview, counts: ActionCounts) -> list[str]:
     factors = " × ".join(counted(size, noun) for size, noun in sizes)
     head = f"{experiment.name} · {counted(plan.total, 'case')} = {factors} · {plan.style.value}-style"
     rows = _arm_rows(plan, counts)
-    return [head, "", *columns(HEADERS, rows), "", *_cost(preview, counts), *_why(counts), *_datasets(plan)]
+    more = [*_judges(plan), *_datasets(plan)]
+    return [head, "", *columns(HEADERS, rows), "", *_cost(preview, counts), *_why(counts), *more]
 
 
 def plan_value(preview: Preview, counts: ActionCounts) -> dict[str, Any]:
@@ -73,6 +75,7 @@ def plan_value(preview: Preview, counts: ActionCounts) -> dict[str, Any]:
             {"arm": arm, "action": kind.value, "reason": reason, "cases": cases}
             for (arm, kind, reason), cases in counts.reasons.most_common()
         ],
+        "judges": [use.as_json() for use in plan.judge_uses],
         "datasets": [{"uri": each.uri, "sha256": each.sha256, "rows": each.rows} for each in plan.datasets],
     }
 
@@ -137,6 +140,10 @@ def _why(counts: ActionCounts) -> list[str]:
     lines = [f"{arm}: {kind.value} {count(cases)}: {visible_line(reason)}" for (arm, kind, reason), cases in common]
     more = len(counts.reasons) - len(common)
     return [*lines, *([f"… {counted(more, 'more reason')}: --cases lists every case"] if more else [])]
+
+
+def _judges(plan: Plan) -> list[str]:
+    return [visible_line(judge_line(use.as_json())) for use in plan.judge_uses]
 
 
 def _datasets(plan: Plan) -> list[str]:

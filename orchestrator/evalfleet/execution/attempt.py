@@ -47,7 +47,7 @@ class _Step:
     stage: Stage
     kind: FailureKind
     code: str
-    limit: Callable[[Patience], float] | None = None
+    limit: Callable[[Ledger], float] | None = None
     cleanup: bool = False
 
 
@@ -70,19 +70,21 @@ async def _close_sandbox(ledger: Ledger) -> None:
     await close_sandbox(ledger.state)
 
 
-def _grace(patience: Patience) -> float:
-    return patience.grace
+def _grading(ledger: Ledger) -> float:
+    """Author's matchers end within the grace; a judge takes its time."""
+    state = ledger.state
+    return state.job.grading_timeout if ledger.asks_judge else state.services.patience.grace
 
 
-def _cleanup(patience: Patience) -> float:
-    return patience.cleanup
+def _cleanup(ledger: Ledger) -> float:
+    return ledger.state.services.patience.cleanup
 
 
 #: All that happens to an attempt, in order.
 _STEPS = (
     _Step("opening the sandbox", _open_sandbox, Stage.OPENING, FailureKind.SANDBOX, "SANDBOX_FAILED"),
     _Step("the test body", run_body, Stage.RUNNING, FailureKind.AUTHORING, "EVAL_RAISED"),
-    _Step("evaluating the assertions", _settle, Stage.RECORDED, FailureKind.GRADER, "EVALUATION_FAILED", _grace),
+    _Step("evaluating the assertions", _settle, Stage.RECORDED, FailureKind.GRADER, "EVALUATION_FAILED", _grading),
     _Step(
         "closing the sessions",
         _close_lines,
@@ -105,7 +107,7 @@ _STEPS = (
 
 
 class _Attempt:
-    __slots__ = ("_at", "_control", "_ledger", "_patience", "_round", "_state", "_step", "_watch")
+    __slots__ = ("_at", "_control", "_ledger", "_limit", "_patience", "_round", "_state", "_step", "_watch")
 
     def __init__(self, job: AttemptJob, services: AttemptServices, control: AttemptControl) -> None:
         self._control = control
@@ -115,6 +117,7 @@ class _Attempt:
         self._watch = Watch()
         self._at = 0 if job.sandbox is not None else 1
         self._round = 0
+        self._limit = 0.0
         self._step: _Step | None = None
 
     async def run(self) -> AttemptEvidence:
@@ -140,7 +143,7 @@ class _Attempt:
         return evidence
 
     async def _drive(self, round_: int) -> None:
-        state, control, watch, patience = self._state, self._control, self._watch, self._patience
+        state, control, watch = self._state, self._control, self._watch
         while self._at < len(_STEPS) and self._round == round_:  # a task that was given up does not go on
             step = _STEPS[self._at]
             self._at += 1  # before it runs: no step runs twice
@@ -149,7 +152,8 @@ class _Attempt:
                     continue
                 watch.arm(state.remaining(), self._expired)
             else:
-                watch.arm(step.limit(patience), self._expired)
+                self._limit = step.limit(self._ledger)
+                watch.arm(self._limit, self._expired)
             self._step = step
             control.stage = step.stage
             try:
@@ -187,8 +191,9 @@ class _Attempt:
         if step.limit is None:
             self._break_off(self._state.out_of_time())
         else:
-            message = f"{step.name} took longer than {step.limit(self._patience):g} s"
-            self._fail(step, AttemptFailure(step.kind, step.code, message))
+            message = f"{step.name} took longer than {self._limit:g} s"
+            kind, code = (FailureKind.JUDGE, "GRADING_TIMEOUT") if self._ledger.judging else (step.kind, step.code)
+            self._fail(step, AttemptFailure(kind, code, message))
             self._watch.interrupt(self._patience.grace)
 
     def _cancelled(self) -> None:

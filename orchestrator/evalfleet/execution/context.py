@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from evalfleet.execution.conversation import Conversation, SessionHandle, SyncSessionHandle
 from evalfleet.execution.handles import Assertion, SyncAssertion
+from evalfleet.execution.judge_handle import RootJudge, check_declared
 from evalfleet.execution.ledger import GROUPS, Entry, Ledger, Snapshot
 from evalfleet.execution.recorded_line import RecordedLine
 from evalfleet.execution.sandbox_handle import SandboxHandle, SyncSandboxHandle
@@ -81,6 +82,12 @@ class Root(Conversation[H]):
         if state.job.definition.fixture is None:
             raise state.refuse("t.fixture: this eval has no folder with a PROMPT.md beside its eval.py", "NO_FIXTURE")
         return _read_fixture(state.job.definition.fixture)
+
+    @property
+    def judge(self) -> RootJudge[H]:
+        """Asks the eval's judge about any texts. Raises AuthoringError when the eval declares none."""
+        check_declared(self.author.state)
+        return RootJudge(self.author)
 
     def skip(self, reason: str) -> NoReturn:
         """End the test body here; the case counts as skipped, for `reason`, unless a gate has failed."""

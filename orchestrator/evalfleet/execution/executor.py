@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from evalfleet.model.case import Case
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
 from evalfleet.model.grading import Regrading
 from evalfleet.model.ids import sha256
+from evalfleet.model.judge import JudgeConfig
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.ports import Adapter, ArmSettings, SandboxProvider
 
@@ -39,7 +40,8 @@ class ExecutorSettings:
     Without `deadlines` none of them counts: somebody is debugging.
 
     `definitions` finds an eval by id, and `decode` reads a case's row for it; both may raise DefinitionError or
-    AuthoringError.
+    AuthoringError. `judges` holds the judge of each definition that asks one, `judges_away` what it said instead of
+    an answer when it was tried before the run.
     """
 
     run: str
@@ -50,6 +52,9 @@ class ExecutorSettings:
     attempt_timeout: float | None = None
     turn_timeout: float | None = None
     deadlines: bool = True
+    judges: Mapping[str, JudgeConfig] = field(default_factory=dict[str, JudgeConfig])
+    judges_away: Mapping[str, str] = field(default_factory=dict[str, str])
+    grading_timeout: float = 600.0
 
 
 class Executor:
@@ -77,7 +82,9 @@ class Executor:
         return await regrade(job, self._services, control, recorded)
 
     async def close(self) -> tuple[str, ...]:
-        """Close all adapters; what went wrong with any of them, as texts."""
+        """Close all adapters, and what judges were asked with; what went wrong with any of them, as texts."""
+        if self._services.judging is not None:
+            await self._services.judging.close()
         closing = {asyncio.ensure_future(arm.adapter.close()): name for name, arm in self._settings.arms.items()}
         self._services.threads.close()
         if not closing:
@@ -99,6 +106,9 @@ class Executor:
         if arm is None:
             known = ", ".join(settings.arms)
             raise AttemptFailure(FailureKind.INFRASTRUCTURE, "UNKNOWN_ARM", f"no arm {case.arm!r} here, only {known}")
+        if case.definition in settings.judges_away:
+            message = settings.judges_away[case.definition]
+            raise AttemptFailure(FailureKind.JUDGE, "JUDGE_PRECHECK_FAILED", message)
         with boundary(FailureKind.AUTHORING, "EVAL_NOT_LOADED"):
             definition = self._definition(case.definition)
             row = None if case.row is None else settings.decode(definition, case.row)
@@ -115,6 +125,8 @@ class Executor:
             attempt_timeout=(definition.timeout or settings.attempt_timeout) if settings.deadlines else None,
             turn_timeout=settings.turn_timeout if settings.deadlines else None,
             seed=seed_of(case),
+            judge=settings.judges.get(case.definition),
+            grading_timeout=settings.grading_timeout,
         )
 
     def _definition(self, identifier: str) -> EvalDefinition:

@@ -7,21 +7,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalfleet.execution.recorded_agent import RecordedAgent
 from evalfleet.execution.threads import AuthorThreads
 from evalfleet.model.case import Case
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
+from evalfleet.model.judge import JudgeConfig
 from evalfleet.model.usage import Usage
 from evalfleet.ports import Adapter, ArmSettings, Clock, SandboxProvider, Secrets
+
+if TYPE_CHECKING:
+    from evalfleet.execution.judging import Judging
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptJob:
     """One attempt to run. `row` is the decoded dataset row, None without a dataset; timeouts are in seconds.
 
-    `seed` is stable per case and repetition. With `recorded` nothing is sent: its turns are the answers.
+    `seed` is stable per case and repetition. With `recorded` nothing is sent: its turns are the answers. `judge` is
+    None when the eval declares that it asks none; else `grading_timeout` bounds the evaluation of its assertions.
     """
 
     run: str
@@ -36,6 +41,8 @@ class AttemptJob:
     turn_timeout: float | None
     seed: int
     recorded: RecordedAgent | None = None
+    judge: JudgeConfig | None = None
+    grading_timeout: float = 600.0
 
     @property
     def folder(self) -> Path:
@@ -60,6 +67,7 @@ class AttemptServices:
     """What attempts of one worker share. `price` gives the US dollars of a usage, None when unknown.
 
     `hidden` are values that no text of an attempt shows, beside those of the secrets that it resolves.
+    `judging` is None in a run that asks no judge.
     """
 
     clock: Clock
@@ -68,6 +76,7 @@ class AttemptServices:
     price: Callable[[str | None, Usage], float | None] | None = None
     patience: Patience = field(default_factory=Patience)
     hidden: frozenset[str] = frozenset()
+    judging: Judging | None = None
 
 
 class Stage(StrEnum):

@@ -15,6 +15,8 @@ from evalfleet.assertions.evidence import ScopeEvidence, scope_of
 from evalfleet.assertions.match import EVALUATOR_ERROR, on_broken
 from evalfleet.errors import AttemptFailure
 from evalfleet.execution.input_requests import RequestFilter
+from evalfleet.execution.judging import EVALUATOR_ERROR as JUDGE_ERROR
+from evalfleet.execution.judging import Judged
 from evalfleet.execution.plain_assert import PlainAssert
 from evalfleet.execution.signals import BodyStopped
 from evalfleet.execution.state import AttemptState
@@ -55,7 +57,7 @@ class Entry:
     """One registered assertion: what it asks, of what, how it was configured, and its result once it has one."""
 
     name: str
-    criterion: Criterion | None
+    criterion: Criterion | Judged | None
     subject: Any
     group: tuple[str, ...]
     place: Place
@@ -72,7 +74,9 @@ class Entry:
     @property
     def measures(self) -> bool:
         """Whether it yields a number rather than a yes or no."""
-        return isinstance(self.criterion, Check) and self.criterion.match.measures
+        return isinstance(self.criterion, Judged) or (
+            isinstance(self.criterion, Check) and self.criterion.match.measures
+        )
 
     @property
     def scope(self) -> str:
@@ -100,8 +104,9 @@ class Ledger:
         self._settled = 0
         self._scopes: dict[tuple[str, int, bool], ScopeEvidence] = {}
         self._settling: asyncio.Lock | None = None
+        self.judging = False
 
-    def register(self, name: str, criterion: Criterion, subject: Any) -> Entry:
+    def register(self, name: str, criterion: Criterion | Judged, subject: Any) -> Entry:
         """Add an assertion that an author wrote three calls further out. Raises AuthoringError after the end."""
         self.state.check_open(f"{name}()")
         if len(self.entries) >= ENTRY_LIMIT:
@@ -135,6 +140,11 @@ class Ledger:
         if not outcome.holds:
             raise self.state.latch(BodyStopped())
 
+    @property
+    def asks_judge(self) -> bool:
+        """Whether an assertion that is not yet evaluated is a judge's to answer."""
+        return any(isinstance(entry.criterion, Judged) for entry in self.entries[self._settled :])
+
     async def settle(self) -> None:
         """Evaluate what is not yet evaluated, in source order."""
         if self._settling is None:
@@ -154,7 +164,7 @@ class Ledger:
             while self._settled < len(self.entries) and (last is None or last.outcome is None):
                 entry = self.entries[self._settled]
                 if entry.outcome is None:
-                    entry.outcome = await self._evaluate(entry)
+                    entry.outcome = await self._evaluate(entry, self._settled)
                 self._settled += 1
 
     @contextmanager
@@ -177,8 +187,10 @@ class Ledger:
         style = self.state.job.definition.style
         return judge_row(style, entry.name, entry.outcome, entry.policy)[0]
 
-    async def _evaluate(self, entry: Entry) -> AssertionResult:
+    async def _evaluate(self, entry: Entry, index: int) -> AssertionResult:
         criterion, subject = entry.criterion, entry.subject
+        if isinstance(criterion, Judged):
+            return await self._judge(criterion, subject, index)
         try:
             if isinstance(subject, Unrecorded):
                 raise NotRecorded
@@ -197,6 +209,22 @@ class Ledger:
             self.state.note_error(error)
             return AssertionResult(result=Result.ERRORED, reason=f"{EVALUATOR_ERROR}{type(error).__name__}")
         return AssertionResult(result=Result.ERRORED, reason=f"{EVALUATOR_ERROR}nothing-to-evaluate")
+
+    async def _judge(self, judged: Judged, subject: Any, index: int) -> AssertionResult:
+        """What a judge says; a judge that breaks makes no answer of any kind."""
+        judging = self.state.services.judging
+        try:
+            if isinstance(subject, Unrecorded):
+                return AssertionResult(result=Result.UNAVAILABLE, reason=NOT_RECORDED)
+            if judging is None:
+                raise RuntimeError("nothing to ask a judge with")
+            self.judging = True
+            return await judging.judge(judged, index, self.state)
+        except Exception as error:  # noqa: BLE001 - our own mistake is this assertion's error and no other's
+            self.state.note_error(error)
+            return AssertionResult(result=Result.ERRORED, reason=f"{JUDGE_ERROR}:{type(error).__name__}")
+        finally:
+            self.judging = False
 
     def _scope(self, seen: Snapshot) -> ScopeEvidence:
         """The evidence of a snapshot, read once for the assertions that share it, which mostly stand together."""

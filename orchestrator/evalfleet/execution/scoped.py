@@ -39,6 +39,7 @@ from evalfleet.assertions.tools import (
 )
 from evalfleet.assertions.values import equals
 from evalfleet.execution.handles import Assertion, Configurable, SyncAssertion
+from evalfleet.execution.judging import Judged
 from evalfleet.execution.ledger import Entry, Ledger, Snapshot, frozen
 from evalfleet.execution.unrecorded import Unrecorded
 from evalfleet.model.coverage import Channel
@@ -57,7 +58,7 @@ class Author(Generic[H]):
         self.state = ledger.state
         self._make = make
 
-    def add(self, name: str, criterion: Criterion, subject: Any) -> H:
+    def add(self, name: str, criterion: Criterion | Judged, subject: Any) -> H:
         """Register the assertion that the caller's caller wrote."""
         return self._make(self.ledger, self.ledger.register(name, criterion, subject))
 

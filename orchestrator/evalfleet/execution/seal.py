@@ -15,6 +15,7 @@ from evalfleet.execution.state import AttemptState
 from evalfleet.grading.fold import fold
 from evalfleet.model.assertion import AssertionRow
 from evalfleet.model.case import AttemptSummary, Case
+from evalfleet.model.judge import JudgeCall
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.verdict import Judgement, Outcome
@@ -37,7 +38,8 @@ def seal(ledger: Ledger, control: AttemptControl, duration: float) -> AttemptEvi
     summary = _summary(state, control, rows, turns, duration, bool(contradicted))
     diagnostics = state.diagnostics()
     state.seal()
-    return AttemptEvidence(summary=summary, turns=turns, assertions=rows, diagnostics=diagnostics)
+    calls = tuple(sorted(state.judge_calls, key=_draw))
+    return AttemptEvidence(summary=summary, turns=turns, assertions=rows, diagnostics=diagnostics, judge_calls=calls)
 
 
 def never_ran(attempt: int, case: Case, failure: AttemptFailure, at: float) -> AttemptEvidence:
@@ -131,6 +133,10 @@ def _outcome(failure: AttemptFailure | None) -> Outcome:
     if failure is None:
         return Outcome.COMPLETED
     return Outcome.CANCELLED if failure.kind is FailureKind.CANCELLED else Outcome.ERRORED
+
+
+def _draw(call: JudgeCall) -> tuple[int, int]:
+    return call.assertion, call.vote
 
 
 def _sequence(turn: TurnRecord) -> int:

@@ -11,6 +11,7 @@ from evalfleet.execution.job import AttemptControl, AttemptJob, AttemptServices
 from evalfleet.execution.redact import DIAGNOSTIC_LIMIT, safe
 from evalfleet.execution.signals import AttemptEnded, BodyEnd
 from evalfleet.execution.tracebacks import Place, caller, place_text, traceback_text
+from evalfleet.model.judge import JudgeCall
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
 from evalfleet.ports import Sandbox, Secrets
@@ -59,6 +60,7 @@ class AttemptState:
         self.bridge: Bridge | None = None
         self.lines: list[SessionLine] = []
         self.turns: list[TurnRecord] = []
+        self.judge_calls: list[JudgeCall] = []
         self.failure: AttemptFailure | None = None
         self.cleanup_failure: AttemptFailure | None = None
         self.retry_after: float | None = None
@@ -150,13 +152,13 @@ class AttemptState:
         """Whether an external effect may have happened: a send was started that was not provably refused."""
         return self.job.case.external and self._sends > self._rejected
 
-    def estimate(self, usage: Usage | None) -> float | None:
-        """The US dollars of `usage` by the price list; None when either is unknown."""
+    def estimate(self, usage: Usage | None, model: str | None = None) -> float | None:
+        """The US dollars of `usage` of the arm's or another model by the price list; None when either is unknown."""
         price = self.services.price
         if price is None or usage is None:
             return None
         try:
-            return price(self.job.arm.model, usage)
+            return price(model or self.job.arm.model, usage)
         except Exception as error:  # noqa: BLE001 - a price list that breaks costs the estimate, not the attempt
             self.note(f"no estimate of the cost: {type(error).__name__}: {describe(error)}")
             return None

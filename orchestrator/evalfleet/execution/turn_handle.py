@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from evalfleet.assertions.covered import CoveredStr, CoveredValue, covered
 from evalfleet.assertions.event_index import EventIndex, Occurrence
+from evalfleet.execution.judge_handle import TurnJudge, check_declared
 from evalfleet.execution.ledger import Snapshot
 from evalfleet.execution.scoped import Author, H, Scoped
 from evalfleet.model.assertion import ScopeKind
@@ -50,6 +51,12 @@ class TurnHandle(Scoped[H]):
     def usage(self) -> CoveredValue:
         """The `Usage` of this turn; its `value` is None when nobody reported it."""
         return CoveredValue(self._record.usage, Channel.USAGE, self._record.coverage.usage)
+
+    @property
+    def judge(self) -> TurnJudge[H]:
+        """Asks the eval's judge about this turn. Raises AuthoringError when the eval declares none."""
+        check_declared(self.author.state)
+        return TurnJudge(self.author, self._snapshot(), self._record.input, self._record.reply)
 
     @property
     def events(self) -> tuple[Event, ...]:

@@ -126,7 +126,7 @@ and nothing that the source does not say. {_NUMBER}"""
             f"""Say which of the two answers is better, the first or the second, or that neither is. \
 Their order and their length say nothing about their quality. What counts:
 
-{text}"""
+{text or "How well each does what the input asks for."}"""
         ),
         {"first": 1.0, "tie": 0.5, "second": 0.0},
     ),

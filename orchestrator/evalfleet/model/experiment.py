@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 from evalfleet.errors import RETRYABLE_KINDS, FailureKind
 from evalfleet.model.definition import Resources, SandboxSpec
+from evalfleet.model.judge import MOST_VOTES, Reducer
 from evalfleet.model.quantity import Duration, Size
 
 #: What an experiment may say under `reporters`.
@@ -107,6 +108,28 @@ class SandboxLayer(Strict):
         )
 
 
+class JudgeLayer(Strict):
+    """What an experiment, or one of its evals, says about the judge. Times in seconds.
+
+    `api_key_env` names the secret with its key. `votes` are independent answers to each question, made one score by
+    `reducer`. `timeout` is for all tries of a call together. `allow_self` lets it judge an arm of its own model.
+    `cache: false` asks again what was answered before. `calibration` is a file that `orchestrate judge calibrate`
+    wrote, relative to the experiment's folder.
+    """
+
+    model: Text | None = None
+    base_url: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] | None = None
+    api_key_env: Text | None = None
+    votes: Annotated[int, Field(ge=1, le=MOST_VOTES)] | None = None
+    reducer: Reducer | None = None
+    timeout: Duration | None = None
+    temperature: Amount | None = None
+    max_tokens: Count | None = None
+    allow_self: bool | None = None
+    cache: bool | None = None
+    calibration: Text | None = None
+
+
 class Target(Strict):
     """What a remote agent is. `fingerprint` is a text, or a command `$(…)` whose output identifies the agent."""
 
@@ -135,13 +158,17 @@ class Arm(Strict):
 
 
 class Limits(Strict):
-    """How much at a time and how long. Times in seconds; `max_failures` errored cases end granting."""
+    """How much at a time and how long. Times in seconds; `max_failures` errored cases end granting.
+
+    `grading_timeout` is what an attempt may take after its test body to be judged, when a judge is asked.
+    """
 
     concurrency: Count = 16
     per_arm: Mapping[str, Count] = {}
     sandboxes: Count | None = None
     attempt_timeout: Duration = 1200.0
     turn_timeout: Duration | None = None
+    grading_timeout: Duration = 600.0
     max_failures: Count | None = None
 
 
@@ -209,6 +236,7 @@ class Experiment(Strict):
     arms: Annotated[Mapping[Name, Arm], Field(min_length=1)]
     matrix: Mapping[str, Annotated[tuple[JsonValue, ...], Field(min_length=1)]] = {}
     sandbox: SandboxLayer | None = None
+    judge: JudgeLayer | None = None
     limits: Limits = Limits()
     budget: Budget = Budget()
     prices: Mapping[Text, Price] = {}

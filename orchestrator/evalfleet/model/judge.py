@@ -38,7 +38,7 @@ class JudgeConfig:
     `calibration` is the file with what labelled examples say of this judge, relative to the experiment.
     """
 
-    model: str | None
+    model: str | None = None
     base_url: str = JUDGE_URL
     api_key_env: str | None = JUDGE_KEY
     votes: int = 1

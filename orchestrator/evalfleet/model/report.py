@@ -45,6 +45,23 @@ class RunInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeCounts:
+    """The judge calls of one arm's own gradings, and what they used. `failed` gave no ruling.
+
+    `unknown_usage` and `unknown_cost` count calls without a figure; cached ones used nothing.
+    """
+
+    calls: int
+    cached: int
+    failed: int
+    input_tokens: int
+    output_tokens: int
+    unknown_usage: int
+    cost_usd: float
+    unknown_cost: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ArmCounts:
     """The cases of one arm by what became of them; the classes are exclusive and sum to `planned`.
 
@@ -55,6 +72,7 @@ class ArmCounts:
     `retried_verdict` counts cases whose headline verdict is their first, before a `resume --retry failed`.
     `by_eval` counts evals (eval id × variants) by (counted, answered, passed) repetitions: counted are all but
     skipped and not needed, answered are passed, failed and `errored_own`; None when nobody grouped.
+    `judge` is kept apart from what the agent used; None when no judge was asked.
     """
 
     arm: str
@@ -83,6 +101,7 @@ class ArmCounts:
     earned_sum: float = 0.0
     score_complete: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    judge: JudgeCounts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

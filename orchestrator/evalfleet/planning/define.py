@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -10,11 +11,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypedDict, Unpack, cast, overload
 
+from pydantic import ValidationError
+
 from evalfleet.errors import AuthoringError
 from evalfleet.model.definition import EvalDefinition, SandboxSpec, SourcePlace
+from evalfleet.model.experiment import JudgeLayer
 from evalfleet.model.quantity import parse_duration
 from evalfleet.model.verdict import Style
 from evalfleet.planning.dataset import Dataset
+from evalfleet.planning.typed import nearest
 
 
 class EvalOptions(TypedDict, total=False):
@@ -135,6 +140,25 @@ def _timeout(value: Any) -> float:
         raise AuthoringError(f"timeout {error}", "INVALID_OPTION") from None
 
 
+def _judge(value: Any) -> bool | Mapping[str, Any]:
+    """True, False, or the settings that the eval itself makes, as JSON."""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, Mapping):
+        raise AuthoringError(f"judge is True or a mapping, not {type(value).__name__}", "INVALID_OPTION")
+    try:
+        given = JudgeLayer.model_validate_json(json.dumps(dict(cast("Mapping[str, Any]", value))))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        hint = nearest(name, JudgeLayer.model_fields) if first["type"] == "extra_forbidden" else None
+        message = "is no setting of a judge" if hint else first["msg"].removeprefix("Value error, ")
+        raise AuthoringError(f"judge.{name} {message}{f': {hint}' if hint else ''}", "INVALID_OPTION") from None
+    except (TypeError, ValueError) as error:
+        raise AuthoringError(f"judge holds what is no setting: {error}", "INVALID_OPTION") from None
+    return given.model_dump(mode="json", exclude_unset=True)
+
+
 def _sandbox(value: Any) -> SandboxSpec:
     if not isinstance(value, SandboxSpec):
         raise AuthoringError(f"sandbox is a SandboxSpec, not {type(value).__name__}", "INVALID_OPTION")
@@ -156,7 +180,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "tags": _tags,
     "dataset": _expect(Dataset, "a Dataset", "dataset"),
     "sandbox": _sandbox,
-    "judge": _expect((bool, Mapping), "True or a mapping", "judge"),
+    "judge": _judge,
     "timeout": _timeout,
     "allow_no_assertions": _expect(bool, "True or False", "allow_no_assertions"),
     "replayable": _expect(bool, "True or False", "replayable"),

@@ -1,9 +1,9 @@
 """What makes a past result reusable: digests of everything that shapes an attempt, kept field by field. Pure.
 
 In it: the eval's source closure, its identity and style, its fixture; the row (added per Case); the version of
-the evaluation algorithm; the arm's adapter and version, model, flags, options, target and agent; the resolved
-sandbox plan. Not in it: credentials (only names of secrets exist here), labels, descriptions, limits, budgets,
-concurrency, file times, absolute paths.
+the evaluation algorithm; the judge of an eval that asks one; the arm's adapter and version, model, flags, options,
+target and agent; the resolved sandbox plan. Not in it: credentials (only names of secrets exist here), labels,
+descriptions, limits, budgets, concurrency, file times, absolute paths.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from evalfleet.grading.judge_prompts import RECIPE_VERSIONS
 from evalfleet.model.canonical import digest
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
+from evalfleet.model.judge import JudgeConfig
 from evalfleet.planning.arms import ArmPlan
 from evalfleet.ports import AgentIdentity
 
@@ -72,16 +74,19 @@ def arm_parts(arm: ArmPlan, agent: AgentPrint) -> FingerprintParts:
     )
 
 
-def eval_parts(definition: EvalDefinition, sources: Mapping[str, str], fixture: Mapping[str, str]) -> FingerprintParts:
-    """The eval's fields: who it is, its source closure, its fixture folder, the evaluation algorithm."""
-    return FingerprintParts(
-        {
-            "eval": digest([definition.id, definition.style.value]),
-            "source": digest(dict(sources)),
-            "fixture": digest(dict(fixture)),
-            "evaluation": digest(EVALUATION_VERSION),
-        }
-    )
+def eval_parts(
+    definition: EvalDefinition, sources: Mapping[str, str], fixture: Mapping[str, str], judge: JudgeConfig | None = None
+) -> FingerprintParts:
+    """The eval's fields: who it is, its source closure, its fixture folder, the evaluation algorithm, its judge."""
+    fields = {
+        "eval": digest([definition.id, definition.style.value]),
+        "source": digest(dict(sources)),
+        "fixture": digest(dict(fixture)),
+        "evaluation": digest(EVALUATION_VERSION),
+    }
+    if judge is not None:
+        fields["judge"] = digest([judge.identity(), dict(RECIPE_VERSIONS)])
+    return FingerprintParts(fields)
 
 
 def sandbox_parts(spec: SandboxSpec | None, files: Mapping[str, str]) -> FingerprintParts:

@@ -23,6 +23,7 @@ def lint(catalog: Catalog, definitions: Iterable[EvalDefinition]) -> Iterator[Pr
     datasets: set[Dataset] = set()
     for definition in definitions:
         yield from _undescribed(catalog, definition)
+        yield from _asks_nobody(catalog, definition)
         if isinstance(definition.rows, Dataset) and definition.rows not in datasets:
             datasets.add(definition.rows)
             yield from _rows(definition.rows)
@@ -35,6 +36,16 @@ def _undescribed(catalog: Catalog, definition: EvalDefinition) -> Iterator[Probl
     line = None if definition.place is None else definition.place.line
     message = f"the eval {definition.id!r} has no description, so a report can't say what it is about"
     yield Problem("NO_DESCRIPTION", message, str(catalog.files[definition.id]), line, hint='description="…"')
+
+
+def _asks_nobody(catalog: Catalog, definition: EvalDefinition) -> Iterator[Problem]:
+    """An eval that declares a judge in a file that asks none: another judge would run it again for nothing."""
+    file = catalog.files[definition.id]
+    if definition.judge is False or ".judge." in file.read_text(encoding="utf-8", errors="replace"):
+        return
+    line = None if definition.place is None else definition.place.line
+    message = f"the eval {definition.id!r} declares a judge, and nothing in its file asks one"
+    yield Problem("JUDGE_NOT_ASKED", message, str(file), line, hint="leave judge= out")
 
 
 def _rows(dataset: Dataset) -> Iterator[Problem]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,18 @@ from evalfleet.errors import DefinitionError, Problem
 from evalfleet.model.canonical import digest
 from evalfleet.model.case import Case
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
-from evalfleet.model.experiment import Experiment
+from evalfleet.model.experiment import Experiment, JudgeLayer
 from evalfleet.model.ids import sha256
+from evalfleet.model.judge import JudgeConfig
 from evalfleet.model.verdict import Style
 from evalfleet.planning.arm_probe import ArmProbe, PlannedArm
+from evalfleet.planning.calibrations import JudgeUse, judge_uses
 from evalfleet.planning.definition_digests import definition_digests
 from evalfleet.planning.discover import Catalog
 from evalfleet.planning.expand import ArmIdentity, excess, expand
 from evalfleet.planning.experiment_file import LoadedExperiment
 from evalfleet.planning.fingerprint import FingerprintParts, eval_parts, sandbox_parts
+from evalfleet.planning.judge_plan import resolve_judge
 from evalfleet.planning.lock import Commands, project_lock
 from evalfleet.planning.reuse import Action, History, reuse
 from evalfleet.planning.sandbox_plan import SandboxFault, resolve_sandbox
@@ -43,13 +46,15 @@ class PlanTools:
     spawner: Spawner
     env: Mapping[str, str]
     kept_bytes: int = 64 << 20
+    judge: JudgeLayer = field(default_factory=JudgeLayer)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """The frozen denominator of a run, and all that a run records about where it came from.
 
-    `sandboxes` holds the resolved sandbox by arm name and definition id (None for a direct agent); `digests` name
+    `sandboxes` holds the resolved sandbox by arm name and definition id (None for a direct agent), `judges` the judge
+    of each definition that asks one; `digests` name
     each part of the definition, `digest` is over them; `lock` is JSON.
     """
 
@@ -65,6 +70,8 @@ class Plan:
     digests: Mapping[str, str]
     lock: Mapping[str, Any]
     eval_parts: Mapping[str, FingerprintParts]
+    judges: Mapping[str, JudgeConfig]
+    judge_uses: tuple[JudgeUse, ...]
     sandbox_parts: Mapping[tuple[str, str], FingerprintParts]
 
     @property
@@ -148,6 +155,7 @@ class _Planner:
         self._narrowing = narrowing
         self._allow_empty = allow_empty
         self._kept_bytes = tools.kept_bytes
+        self._default_judge = tools.judge
         self._problems: list[Problem] = []
         self._commands = Commands(spawner=tools.spawner, env=tools.env, folder=catalog.project)
         self._sources = Sources(catalog.project, source_roots(catalog.project))
@@ -164,9 +172,12 @@ class _Planner:
         selected = found.evals.definitions()
         self._check_selection(selector, selected, found.evals)
         sandboxes = self._sandboxes(arms, selected)
+        judges = {name: judge for name, judge in map(self._judge, selected) if judge is not None}
+        uses, problems = judge_uses(judges.values(), self._loaded.path.resolve().parent)
+        self._problems += problems
         if self._problems:
             raise self._error()
-        parts = {definition.id: self._eval_parts(definition) for definition in selected}
+        parts = {definition.id: self._eval_parts(definition, judges.get(definition.id)) for definition in selected}
         return Plan(
             experiment=self._loaded.experiment,
             project=project,
@@ -180,6 +191,8 @@ class _Planner:
             digests=definition_digests(self._loaded.experiment, self._narrowing, arms, parts, found.datasets),
             lock=await project_lock(self._commands),
             eval_parts=parts,
+            judges=judges,
+            judge_uses=uses,
             sandbox_parts={pair: self._sandbox_parts(spec) for pair, spec in sandboxes.items()},
         )
 
@@ -224,9 +237,6 @@ class _Planner:
             message = f"both styles of eval are selected, which have no common headline: {examples}"
             hint = "select one style an experiment"
             self._problems.append(self._loaded.problem("MIXED_STYLES", message, ("evals",), hint))
-        for definition in selected:
-            if definition.judge:
-                self._problems.append(_at(definition, "NOT_SUPPORTED", "judge= is not supported by this version"))
 
     def _sandboxes(
         self, arms: tuple[PlannedArm, ...], selected: tuple[EvalDefinition, ...]
@@ -246,10 +256,13 @@ class _Planner:
                 result[arm.name, definition.id] = spec
         return result
 
-    def _eval_parts(self, definition: EvalDefinition) -> FingerprintParts:
+    def _judge(self, definition: EvalDefinition) -> tuple[str, JudgeConfig | None]:
+        return definition.id, resolve_judge(definition, self._loaded.experiment, self._default_judge)
+
+    def _eval_parts(self, definition: EvalDefinition, judge: JudgeConfig | None) -> FingerprintParts:
         sources = self._sources.closure([self._catalog.files[definition.id]])
         fixture = self._sources.tree(definition.fixture) if definition.fixture is not None else {}
-        return eval_parts(definition, sources, fixture)
+        return eval_parts(definition, sources, fixture, judge)
 
     def _sandbox_parts(self, spec: SandboxSpec | None) -> FingerprintParts:
         files = self._sources.tree(Path(spec.files)) if spec is not None and spec.files is not None else {}

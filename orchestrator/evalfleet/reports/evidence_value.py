@@ -18,11 +18,12 @@ from evalfleet.reports.json_report import attempt_value
 
 
 def detail_value(detail: AttemptDetail) -> dict[str, Any]:
-    """The attempt with its turns, assertions and diagnostics, as the agent produced them."""
+    """The attempt with its turns, assertions, judge calls and diagnostics, as the agent and the judge produced them."""
     return {
         **attempt_value(detail.view, text=True),
         "turns": plain(detail.turns),
         "assertions": plain(detail.assertions),
+        "judge_calls": plain(detail.judge_calls),
         "diagnostics": list(detail.diagnostics),
         "basis": plain(detail.basis),
         "kept_because": detail.kept_because,

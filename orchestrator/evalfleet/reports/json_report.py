@@ -5,6 +5,7 @@ Text that an agent wrote is left out unless asked for; attempt ids are text, sin
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from evalfleet.model.report import ArmCounts, AttemptView, CaseView, RunInfo, RunProgress
@@ -27,6 +28,7 @@ def report_value(report: ReportModel) -> dict[str, Any]:
         "planned": report.planned,
         "totals": {each.value: number for each, number in report.totals.items()},
         "arms": [_arm(arm) for arm in report.arms],
+        "judges": [dict(judge) for judge in report.judges],
     }
 
 
@@ -154,6 +156,7 @@ def _counters(counts: ArmCounts) -> dict[str, Any]:
         "cost_usd": counts.cost_usd,
         "unknown_cost": counts.unknown_cost,
         "seconds": dict(counts.seconds),
+        "judge": None if counts.judge is None else asdict(counts.judge),
     }
 
 

@@ -10,6 +10,7 @@ import re
 from evalfleet.model.report import CaseView
 from evalfleet.reports import wording
 from evalfleet.reports.figures import count, counted
+from evalfleet.reports.judge_lines import judge_line
 from evalfleet.reports.model import ReportModel
 from evalfleet.reports.visible import cut, visible_line
 
@@ -61,7 +62,8 @@ def _table(report: ReportModel) -> list[str]:
 
 def _notes(report: ReportModel) -> list[str]:
     alone = len(report.arms) == 1
-    return [f"- {code(arm.counts.arm)}: {line}" for arm in report.arms for line in wording.arm_lines(arm, alone=alone)]
+    lines = [f"- {code(arm.counts.arm)}: {line}" for arm in report.arms for line in wording.arm_lines(arm, alone=alone)]
+    return [*lines, *(f"- {code(judge_line(judge))}" for judge in report.judges)]
 
 
 def _notable(report: ReportModel) -> list[str]:

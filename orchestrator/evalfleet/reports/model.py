@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from evalfleet.model.report import ArmCounts, CaseView, RunAggregate, RunInfo
 from evalfleet.model.verdict import Style
@@ -39,6 +40,11 @@ class ReportModel:
     totals: Mapping[CaseClass, int]
     accepted: Accepted
     notable: tuple[CaseView, ...] = ()
+
+    @property
+    def judges(self) -> tuple[Mapping[str, Any], ...]:
+        """The judges that the run's evals ask, as it recorded them."""
+        return tuple(self.run.lock.get("judges", ()))
 
     @property
     def planned(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from evalfleet.model.report import CaseView
 from evalfleet.reports import wording
 from evalfleet.reports.figures import count, counted
+from evalfleet.reports.judge_lines import judge_line
 from evalfleet.reports.model import ReportModel
 from evalfleet.reports.tables import columns
 from evalfleet.reports.visible import cut, visible_line
@@ -25,6 +26,7 @@ def render_text(report: ReportModel) -> list[str]:
             [wording.arm_cells(arm.counts, arm.headline, visible_line(arm.counts.arm)) for arm in report.arms],
         ),
         *_arm_lines(report),
+        *(f"  {visible_line(judge_line(judge))}" for judge in report.judges),
         *_notable(report),
         "",
         *_verdict(report),

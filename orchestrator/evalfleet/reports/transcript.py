@@ -14,6 +14,7 @@ from evalfleet.reports.assertion_tree import assertion_lines
 from evalfleet.reports.event_lines import event_lines
 from evalfleet.reports.figures import counted, money, seconds
 from evalfleet.reports.graded import BASES
+from evalfleet.reports.judge_lines import judge_lines
 from evalfleet.reports.layout import block
 from evalfleet.reports.visible import visible, visible_line
 
@@ -27,6 +28,7 @@ class TranscriptParts:
     turns: bool = True
     tools: bool = True
     assertions: bool = True
+    judge: bool = True
     diagnostics: bool = False
     limit: int | None = TEXT_LIMIT
 
@@ -41,6 +43,9 @@ def render_transcript(case: CaseView, detail: AttemptDetail, parts: TranscriptPa
     if parts.assertions:
         yield ""
         yield from _assertions(detail, parts.limit)
+    if parts.judge and detail.judge_calls:
+        yield ""
+        yield from judge_lines(detail.judge_calls, parts.limit)
     if parts.diagnostics:
         yield from _diagnostics(detail.diagnostics)
 

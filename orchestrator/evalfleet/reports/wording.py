@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from evalfleet.model.report import ArmCounts, CaseView, RunInfo
+from evalfleet.model.report import ArmCounts, CaseView, JudgeCounts, RunInfo
 from evalfleet.reports.accept import Accepted
 from evalfleet.reports.classes import CaseClass
 from evalfleet.reports.figures import UNKNOWN, count, counted, money, part_of, percent, seconds
@@ -60,6 +60,8 @@ def arm_lines(arm: ArmReport, *, alone: bool) -> Iterator[str]:
     failures = failure_counts(arm.counts.failures_by_kind)
     if failures:
         yield f"failures by kind, all attempts: {failures}"
+    if arm.counts.judge is not None:
+        yield judge_counts(arm.counts.judge)
     if arm.per_eval is not None and arm.per_eval.repetitions > arm.per_eval.evals:
         yield from _per_eval_lines(arm.per_eval)
     yield from arm.notes
@@ -100,6 +102,19 @@ def tokens(counts: ArmCounts) -> str:
 def class_counts(classes: Mapping[CaseClass, int]) -> str:
     """The exclusive classes that occur; they add up to the planned cases."""
     return " · ".join(f"{count(number)} {each.label}" for each, number in classes.items() if number) or "no cases"
+
+
+def judge_counts(counts: JudgeCounts) -> str:
+    """What the judge was asked and what that used, beside what the agent did."""
+    asked = counts.calls - counts.cached
+    calls = [counted(counts.calls, "judge call")]
+    calls += [
+        f"{count(number)} {what}" for number, what in ((counts.cached, "cached"), (counts.failed, "failed")) if number
+    ]
+    used = f"{count(counts.input_tokens)} / {count(counts.output_tokens)} tokens"
+    bound = "≥ " if counts.unknown_usage else ""
+    known = UNKNOWN if asked and counts.unknown_usage >= asked else f"{bound}{used}"
+    return f"{', '.join(calls)} · {known} · {money(counts.cost_usd, counts.unknown_cost)}"
 
 
 def failure_counts(kinds: Mapping[str, int]) -> str:

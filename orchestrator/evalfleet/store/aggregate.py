@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalfleet.errors import AGENT_OWN_KINDS
-from evalfleet.model.report import ArmCounts
+from evalfleet.model.report import ArmCounts, JudgeCounts
 from evalfleet.model.verdict import Style
 from evalfleet.store import read_sql
 from evalfleet.store.connection import Connection
@@ -36,6 +36,7 @@ class _Tally:
     score_complete: int = 0
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     by_eval: dict[tuple[int, int, int], int] = field(default_factory=dict[tuple[int, int, int], int])
+    judge: JudgeCounts | None = None
 
     def score(self, state: str | None, earned: float | None, sign: int = 1, times: int = 1) -> None:
         if state == "complete":
@@ -60,6 +61,9 @@ async def arm_counts(connection: Connection, run_key: int, grading: int = 0) -> 
             tallies[arm].carried += cases if how == "carried" else 0
             tallies[arm].score(state, earned, times=cases)
         reopened = await _flag(connection, read_sql.REOPENED, run_key)
+        if await _flag(connection, read_sql.ASKED_JUDGES, run_key):
+            for arm, *counts in await _rows(connection, read_sql.JUDGE_CALLS.encode(), given):
+                tallies[arm].judge = _judge_counts(counts)
         if reopened:
             await _keep_first_verdicts(connection, tallies, given)
         if any(repeated for *_, repeated in arms):
@@ -162,7 +166,22 @@ def _counts(name: str, style: Style, tally: _Tally) -> ArmCounts:
         earned_sum=tally.earned_sum,
         score_complete=tally.score_complete,
         seconds=tally.seconds,
+        judge=tally.judge,
         **classes,
+    )
+
+
+def _judge_counts(columns: Sequence[Any]) -> JudgeCounts:
+    calls, cached, failed, tokens_in, tokens_out, unknown_usage, cost, unknown_cost = columns
+    return JudgeCounts(
+        calls=calls,
+        cached=cached,
+        failed=failed,
+        input_tokens=tokens_in,
+        output_tokens=tokens_out,
+        unknown_usage=unknown_usage,
+        cost_usd=cost,
+        unknown_cost=unknown_cost,
     )
 
 

@@ -87,6 +87,19 @@ def classes(graded: bool) -> bytes:
     """.encode()
 
 
+#: The judge calls by arm, those of later gradings left out: no row in a run that asks no judge.
+JUDGE_CALLS = f"""
+SELECT a.arm, count(*), count(*) FILTER (WHERE j.cached), count(*) FILTER (WHERE j.code IS NOT NULL),
+       coalesce(sum(j.input_tokens), 0)::bigint, coalesce(sum(j.output_tokens), 0)::bigint,
+       count(*) FILTER (WHERE NOT j.cached AND (j.input_tokens IS NULL OR j.output_tokens IS NULL)),
+       coalesce(sum(j.cost_usd), 0)::float8, count(*) FILTER (WHERE NOT j.cached AND j.cost_usd IS NULL)
+FROM judge_calls j JOIN attempts a ON a.run_key = j.run_key AND a.attempt = j.attempt
+WHERE j.run_key = %(run_key)s AND j.grading = 0 AND j.attempt >= {FIRST_OWN_ATTEMPT}
+GROUP BY a.arm
+"""
+
+ASKED_JUDGES = "SELECT EXISTS (SELECT FROM judge_calls WHERE run_key = %s)"
+
 WITHOUT_ATTEMPT = """
 SELECT arm, how::text, verdict::text, kind::text, score_state::text, count(*), coalesce(sum(earned), 0)::float8
 FROM (

@@ -54,6 +54,10 @@ async def body(t: T) -> None:
     t.model = "another"  # wrong
     await t.sandbox.run(["pytest"])  # wrong
     await t.sandbox.run("pytest", seconds=5)  # wrong
+    turn.judge.closed_qa()  # wrong
+    turn.judge.closed_qa("Is it so?", input="x")  # wrong
+    turn.judge.custom("How polite?", choices=["rude", "polite"])  # wrong
+    t.judge.rubric("Polite.")  # wrong
     t.skip()  # wrong
 
 

@@ -83,9 +83,11 @@ def test_lint_warns_and_refuses_nothing(shell: Shell, project: Path) -> None:
     (evals / "keyed.jsonl").write_text('{"name": "x", "a": 1}\n{"name": "y", "a": 1}\n')
     (evals / "forgotten_eval.py").write_text(WEATHER)
     (evals / "shapes.py").write_text("from evalfleet.planning.define import define_eval\nmake = define_eval\n")
+    (evals / "judged.eval.py").write_text(WEATHER.replace("tags=", "judge=True, tags="))
     assert shell("list", "--project", str(project), "--lint", "--json") == 0
     warnings = [value["warning"] for value in shell.values if "warning" in value]
     assert [(Path(each["file"]).name, each["line"], each["code"]) for each in warnings] == [
+        ("judged.eval.py", 4, "JUDGE_NOT_ASKED"),
         ("keyed.eval.py", 5, "NO_DESCRIPTION"),
         ("keyed.jsonl", 2, "REPEATED_ROW"),
         ("sql.eval.py", 5, "NO_DESCRIPTION"),
@@ -93,8 +95,8 @@ def test_lint_warns_and_refuses_nothing(shell: Shell, project: Path) -> None:
         ("rows.jsonl", 3, "REPEATED_ROW"),
         ("forgotten_eval.py", 4, "OVERLOOKED_FILE"),
     ]
-    assert "the one on line 1 does, and 1 more of the kind" in warnings[4]["message"]
-    assert warnings[5]["hint"] == "call it forgotten.eval.py"
+    assert "the one on line 1 does, and 1 more of the kind" in warnings[5]["message"]
+    assert warnings[6]["hint"] == "call it forgotten.eval.py"
 
 
 def test_lint_says_so_when_there_is_nothing_to_say(shell: Shell, project: Path) -> None:

@@ -400,9 +400,9 @@ BOXED = "schema_version: 1\nname: s\narms:\n  a: {adapter: boxed}\n  b: {adapter
         ),
         (
             {"evals/judged.eval.py": JUDGED},
-            EXPERIMENT,
+            EXPERIMENT + "judge: {model: m, calibration: gone.json}\n",
             None,
-            [("NOT_SUPPORTED", 4)],
+            [("INVALID_CALIBRATION", None)],
         ),
         ({}, EXPERIMENT.replace("adapter: direct}", "adapter: refusing}"), None, [("INVALID_ARM", 4)]),
         ({}, BOXED, None, [("SANDBOX_TEMPLATE_MISSING", None)] * 4),

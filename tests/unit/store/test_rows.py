@@ -83,7 +83,19 @@ def test_whatever_happened_makes_columns_that_postgres_can_hold(found: AttemptEv
         if name in ("earned", "estimated_usd", "cost_usd", "measurement", "points", "duration"):
             (number,) = struct.unpack(">d", value)
             assert abs(number) < float("inf"), name
-        elif name in ("code", "message", "reply", "label", "key", "reason", "name", "scope", "arguments", "result", "rationale"):
+        elif name in (
+            "code",
+            "message",
+            "reply",
+            "label",
+            "key",
+            "reason",
+            "name",
+            "scope",
+            "arguments",
+            "result",
+            "rationale",
+        ):
             assert b"\0" not in value.decode("utf-8").encode("utf-8"), name
 
 

@@ -34,6 +34,7 @@ class _Chosen:
     turns: bool
     tools: bool
     assertions: bool
+    judge: bool
     diagnostics: bool
     full: bool
     text: bool
@@ -45,11 +46,12 @@ class _Chosen:
     @property
     def parts(self) -> TranscriptParts:
         """Naming a part shows only the named ones."""
-        every = not (self.turns or self.tools or self.assertions)
+        every = not (self.turns or self.tools or self.assertions or self.judge)
         return TranscriptParts(
             turns=every or self.turns,
             tools=every or self.tools,
             assertions=every or self.assertions,
+            judge=every or self.judge,
             diagnostics=self.diagnostics,
             limit=None if self.full else TEXT_LIMIT,
         )
@@ -68,6 +70,7 @@ class _Chosen:
 @click.option("--turns", is_flag=True, help="Only what was said.")
 @click.option("--tools", is_flag=True, help="Only the tool calls.")
 @click.option("--assertions", is_flag=True, help="Only the assertions.")
+@click.option("--judge", is_flag=True, help="Only what a judge was asked and what it ruled.")
 @click.option(
     "--diagnostics", is_flag=True, help="Tracebacks, the author's log lines and what a sandbox did not enforce, too."
 )
@@ -76,7 +79,7 @@ class _Chosen:
 @options.json_option
 @pass_application
 def command(application: Application, run: str, case: str | None, **chosen: Any) -> None:
-    """List the cases of RUN, or show one CASE with its conversation, tool calls and assertions.
+    """List the cases of RUN, or show one CASE with its conversation, tool calls, assertions and judge calls.
 
     CASE is a number from the list, or the beginning of an eval id.
     """

@@ -57,9 +57,12 @@ async def untyped(t: T, row: dict[str, Any]) -> None:
     t.check(t.reply, equals(row["expected"]))
 
 
-@define_score_eval(dataset=parquet)
+@define_score_eval(dataset=parquet, judge={"votes": 3, "reducer": "median"})
 async def scored(t: ScoreT, row: Question) -> None:
     turn = await t.send(row.prompt)
     t.check(turn.reply, similarity(row.expected)).gate(0.5).score(3)
     t.check(turn.reply, brief).at_least(0.2).score(1)
     t.check(row.level, approx(2, abs=0.5)).score(1)
+    turn.judge.closed_qa("Is the cause named?").score(1).gate(0.5)
+    turn.judge.custom("How polite?", choices={"rude": 0, "polite": 1}, material={"policy": "Be kind."}).score(1)
+    await t.judge.compare("No idea.", input=row.prompt, output=turn.reply).at_least(0.5).or_stop()
