@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from evalfleet.testing.http_endpoint import HttpEndpoint, json_reply
+from evalfleet.testing.model_endpoint import ModelEndpoint
 
 if TYPE_CHECKING:
     from tests.acceptance.cli.conftest import Ended, Orchestrate
@@ -249,6 +250,34 @@ def test_a_score_is_folded_again_and_the_verdict_of_a_skipped_case(orchestrate: 
     assert value["changed"] == [{"from": "skipped", "to": "passed", "attempts": 1}]
     means = [report["arms"][0]["headline"]["mean"] for report in (before, after)]
     assert means == pytest.approx([2 + 12 / 99, 5 + 12 / 100])
+
+
+def test_a_new_judge_is_asked_about_what_was_recorded_and_again_only_where_it_was_away(
+    orchestrate: Orchestrate, project: Path
+) -> None:
+    run = submitted(orchestrate, project, "--set", "repetitions=1", "--set", "evals.limit=6")
+    asked = calls(project)
+
+    def judged_by(url: str) -> None:
+        judge = f"judge={{'model': 'judge-m', 'base_url': {url!r}, 'api_key_env': None, 'timeout': 5}}"
+        edited = EVAL.replace('id="name"))', f'id="name"), {judge})')
+        question = '    turn.judge.closed_qa("Is it a number?").gate(0.5)\n    other ='
+        write(project, "evals/sums.eval.py", edited.replace("    other =", question))
+
+    async def rescoring(*more: str) -> tuple[dict[str, Any], int]:
+        async with ModelEndpoint(otherwise=lambda request: '{"verdict": "no"}') as model:
+            judged_by(model.base_url)
+            _, value = await asyncio.to_thread(rescored, orchestrate, run, *more)
+            return value, len(model.bodies)
+
+    judged_by("http://127.0.0.1:9/v1")
+    assert rescored(orchestrate, run)[1]["changed"] == [{"from": "passed", "to": "errored", "attempts": 6}]
+    case = shown(orchestrate, run, "0")["case"]
+    assert (case["kind"], case["code"]) == ("judge", "ASSERTION_UNAVAILABLE")
+    value, questions = asyncio.run(rescoring("--only-unavailable"))
+    assert (value["changed"], questions) == ([{"from": "errored", "to": "failed", "attempts": 6}], 6)
+    assert asyncio.run(rescoring("--only-unavailable"))[0]["grading"] is None
+    assert calls(project) == asked
 
 
 def test_a_secret_that_the_experiment_names_stays_out_of_messages(
