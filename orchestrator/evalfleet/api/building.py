@@ -36,6 +36,7 @@ from evalfleet.settings import EnvironmentSecrets
 from evalfleet.store.artifacts import FileArtifacts
 from evalfleet.store.failpoints import Failpoints
 from evalfleet.store.judge_cache import PostgresJudgeCache
+from evalfleet.store.recordings import Recordings
 from evalfleet.store.rows import EvidenceEncoder
 
 #: Leaked threads and tasks of author code after which a worker is replaced.
@@ -72,7 +73,7 @@ class Sandboxes:
             await provider.close()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Workshop:
     """What one process needs to execute attempts of one run; `close` releases all of it."""
 
@@ -83,12 +84,14 @@ class Workshop:
     spawner: SystemSpawner
     sandboxes: Sandboxes
     failpoint: Failpoints
+    recordings: Recordings
 
     async def close(self) -> tuple[str, ...]:
         """Close adapters, sandboxes and processes; what went wrong, as texts."""
         problems = await self.executor.close()
         await self.sandboxes.close()
         await self.spawner.close()
+        await self.recordings.close()
         return problems
 
 
@@ -115,8 +118,17 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
         return load_definition(project, Path(blueprint.files[identifier]), identifier)
 
     executor = Executor(_executor_settings(blueprint, loaded, arms, definition), services)
-    encoder = EvidenceEncoder(blueprint.run_key, FileArtifacts(blueprint.artifacts), blueprint.run)
-    return Workshop(executor, encoder, clock, services.threads, spawner, sandboxes, Failpoints(blueprint.failpoint))
+    artifacts = FileArtifacts(blueprint.artifacts)
+    return Workshop(
+        executor=executor,
+        encoder=EvidenceEncoder(blueprint.run_key, artifacts, blueprint.run),
+        clock=clock,
+        threads=services.threads,
+        spawner=spawner,
+        sandboxes=sandboxes,
+        failpoint=Failpoints(blueprint.failpoint),
+        recordings=Recordings(blueprint.database_url, blueprint.run_key, blueprint.run, artifacts),
+    )
 
 
 def build_grader(blueprint: RunBlueprint, definitions: Mapping[str, EvalDefinition]) -> Executor:
@@ -203,7 +215,10 @@ def build_worker(blueprint: RunBlueprint, workshop: Workshop, name: str, lanes: 
             worker.drain()
         if grant.isolated or alone:
             return IsolatedAttempt(grant, blueprint, workshop.encoder, workshop.spawner, workshop.clock)
-        return LaneAttempt(grant, workshop.executor, workshop.encoder, workshop.clock, workshop.failpoint)
+        lane = LaneAttempt(grant, workshop.executor, workshop.encoder, workshop.clock, workshop.failpoint)
+        if grant.recorded or blueprint.judges:
+            lane.record_with(workshop.recordings, worker.record)
+        return lane
 
     worker = Worker(name, lanes, exchange, begin, workshop.clock, WorkerTimes())
     return worker

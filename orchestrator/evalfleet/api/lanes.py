@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -15,10 +15,12 @@ from evalfleet.errors import AttemptFailure, FailureKind, InfrastructureError, S
 from evalfleet.execution.executor import Executor
 from evalfleet.execution.job import AttemptControl
 from evalfleet.execution.seal import never_ran
-from evalfleet.model.record import AttemptEvidence, SealedAttempt
+from evalfleet.grading.judge_prompts import Question
+from evalfleet.model.record import AttemptEvidence, Recording, SealedAttempt
 from evalfleet.ports import Clock, Command, CommandResult, Spawner
 from evalfleet.scheduling.messages import Grant
 from evalfleet.settings import own_environment
+from evalfleet.store.recordings import Recordings
 from evalfleet.store.rows import EvidenceEncoder
 
 #: Seconds between tries to hand large bodies to an artifact store that is away, and how often.
@@ -45,15 +47,53 @@ class LaneAttempt:
         self._clock = clock
         self._failpoint = failpoint
         self._control = AttemptControl()
+        self._recordings: Recordings | None = None
+        self._judging: asyncio.Future[AttemptEvidence] | None = None
+
+    def record_with(self, recordings: Recordings, hand_over: Callable[[Recording], Awaitable[None]]) -> None:
+        """Have the attempt recorded before it is judged: `hand_over` returns once its recording is durable."""
+        self._recordings = recordings
+        grant = self._grant
+
+        async def record(evidence: AttemptEvidence, questions: Mapping[int, Question]) -> None:
+            body = await recordings.encode(evidence, questions)
+            await hand_over(Recording(grant.attempt, grant.case.ordinal, body))
+
+        self._control.record = record
 
     async def run(self) -> SealedAttempt:
-        evidence = await self._executor.execute(self._grant.attempt, self._grant.case, self._control)
+        evidence = await self._evidence()
         sealed = await seal(evidence, self._grant, self._encoder, self._clock)
         self._failpoint("during_seal")
         return sealed
 
+    async def _evidence(self) -> AttemptEvidence:
+        grant = self._grant
+        if not grant.recorded or self._recordings is None:
+            return await self._executor.execute(grant.attempt, grant.case, self._control)
+        self._judging = asyncio.ensure_future(self._judged(self._recordings))
+        try:
+            return await self._judging
+        except asyncio.CancelledError:
+            if self._control.reason is None:
+                raise
+            failure = AttemptFailure(FailureKind.CANCELLED, "CANCELLED", self._control.reason)
+            return never_ran(grant.attempt, grant.case, failure, self._clock.wall())
+
+    async def _judged(self, recordings: Recordings) -> AttemptEvidence:
+        """Judge what an earlier attempt of the case left."""
+        attempt, case = self._grant.attempt, self._grant.case
+        try:
+            found = await recordings.read(case.ordinal)
+        except StoreError as error:
+            failure = AttemptFailure(FailureKind.INFRASTRUCTURE, "RECORDING_UNREADABLE", str(error))
+            return never_ran(attempt, case, failure, self._clock.wall())
+        return await self._executor.judge(attempt, case, found.as_evidence(attempt, case), found.questions)
+
     def cancel(self, reason: str) -> None:
         self._control.cancel(reason)
+        if self._judging is not None:
+            self._judging.cancel()
 
     def hold(self, *, back: bool) -> None:
         self._control.hold(back=back)

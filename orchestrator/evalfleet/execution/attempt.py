@@ -17,7 +17,7 @@ from evalfleet.execution.body import run_body
 from evalfleet.execution.job import AttemptControl, AttemptJob, AttemptServices, Patience, Stage
 from evalfleet.execution.ledger import Ledger
 from evalfleet.execution.sandboxes import close_sandbox, open_sandbox
-from evalfleet.execution.seal import seal
+from evalfleet.execution.seal import recording, seal
 from evalfleet.execution.sessions import close_lines
 from evalfleet.execution.state import AttemptState
 from evalfleet.execution.watch import Watch
@@ -39,7 +39,7 @@ class _Step:
     """One step of an attempt: what it does, and who is to blame, under which code, for what escapes from it.
 
     `limit` gives its seconds; None is the attempt's deadline, and such a step is skipped once the attempt has
-    failed. A cancellation does not break off `cleanup`.
+    failed, as is one that is not `needed`. A cancellation does not break off `cleanup`.
     """
 
     name: str
@@ -49,6 +49,7 @@ class _Step:
     code: str
     limit: Callable[[Ledger], float] | None = None
     cleanup: bool = False
+    needed: Callable[[Ledger], bool] | None = None
 
 
 async def _open_sandbox(ledger: Ledger) -> None:
@@ -70,10 +71,38 @@ async def _close_sandbox(ledger: Ledger) -> None:
     await close_sandbox(ledger.state)
 
 
-def _grading(ledger: Ledger) -> float:
-    """Author's matchers end within the grace; a judge takes its time."""
+def _is_to_be_judged(ledger: Ledger) -> bool:
     state = ledger.state
-    return state.job.grading_timeout if ledger.asks_judge else state.services.patience.grace
+    return state.failure is None and state.broken_off is None and ledger.asks_judge
+
+
+def _is_to_be_recorded(ledger: Ledger) -> bool:
+    state = ledger.state
+    kept = state.control is not None and state.control.record is not None and state.cleanup_failure is None
+    return kept and _is_to_be_judged(ledger)
+
+
+async def _record(ledger: Ledger) -> None:
+    """Have what the agent did made durable: from here on a lost worker costs a judge's answers, not an agent's."""
+    control = ledger.state.control
+    if control is not None and control.record is not None:
+        await control.record(recording(ledger, control), ledger.questions)
+
+
+async def _judge(ledger: Ledger) -> None:
+    await ledger.judge()
+
+
+def _grace(ledger: Ledger) -> float:
+    return ledger.state.services.patience.grace
+
+
+def _recording(ledger: Ledger) -> float:
+    return ledger.state.services.patience.recording
+
+
+def _grading(ledger: Ledger) -> float:
+    return ledger.state.job.grading_timeout
 
 
 def _cleanup(ledger: Ledger) -> float:
@@ -84,7 +113,7 @@ def _cleanup(ledger: Ledger) -> float:
 _STEPS = (
     _Step("opening the sandbox", _open_sandbox, Stage.OPENING, FailureKind.SANDBOX, "SANDBOX_FAILED"),
     _Step("the test body", run_body, Stage.RUNNING, FailureKind.AUTHORING, "EVAL_RAISED"),
-    _Step("evaluating the assertions", _settle, Stage.RECORDED, FailureKind.GRADER, "EVALUATION_FAILED", _grading),
+    _Step("evaluating the assertions", _settle, Stage.RECORDED, FailureKind.GRADER, "EVALUATION_FAILED", _grace),
     _Step(
         "closing the sessions",
         _close_lines,
@@ -102,6 +131,24 @@ _STEPS = (
         "SANDBOX_CLOSE_FAILED",
         _cleanup,
         cleanup=True,
+    ),
+    _Step(
+        "recording the attempt",
+        _record,
+        Stage.RECORDED,
+        FailureKind.INFRASTRUCTURE,
+        "RECORDING_FAILED",
+        _recording,
+        needed=_is_to_be_recorded,
+    ),
+    _Step(
+        "judging",
+        _judge,
+        Stage.RECORDED,
+        FailureKind.JUDGE,
+        "GRADING_TIMEOUT",
+        _grading,
+        needed=_is_to_be_judged,
     ),
 )
 
@@ -147,6 +194,8 @@ class _Attempt:
         while self._at < len(_STEPS) and self._round == round_:  # a task that was given up does not go on
             step = _STEPS[self._at]
             self._at += 1  # before it runs: no step runs twice
+            if step.needed is not None and not step.needed(self._ledger):
+                continue
             if step.limit is None:
                 if state.failure is not None or state.broken_off is not None:
                     continue
@@ -192,8 +241,7 @@ class _Attempt:
             self._break_off(self._state.out_of_time())
         else:
             message = f"{step.name} took longer than {self._limit:g} s"
-            kind, code = (FailureKind.JUDGE, "GRADING_TIMEOUT") if self._ledger.judging else (step.kind, step.code)
-            self._fail(step, AttemptFailure(kind, code, message))
+            self._fail(step, AttemptFailure(step.kind, step.code, message))
             self._watch.interrupt(self._patience.grace)
 
     def _cancelled(self) -> None:

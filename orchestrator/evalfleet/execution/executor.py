@@ -10,8 +10,10 @@ from typing import Any
 
 from evalfleet.errors import AttemptFailure, FailureKind, boundary, describe
 from evalfleet.execution.attempt import AttemptControl, AttemptJob, AttemptServices, run_attempt
+from evalfleet.execution.judge_recorded import judge_recorded
 from evalfleet.execution.regrade import refused, regrade
 from evalfleet.execution.seal import never_ran
+from evalfleet.grading.judge_prompts import Question
 from evalfleet.model.case import Case
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
 from evalfleet.model.grading import Regrading
@@ -80,6 +82,16 @@ class Executor:
         except AttemptFailure as failure:
             return refused(case.style, recorded, failure)
         return await regrade(job, self._services, control, recorded)
+
+    async def judge(
+        self, attempt: int, case: Case, recorded: AttemptEvidence, questions: Mapping[int, Question]
+    ) -> AttemptEvidence:
+        """Judge what an earlier attempt of `case` recorded, as this attempt: its agent is done."""
+        try:
+            job = self._job(attempt, case)
+        except AttemptFailure as failure:
+            return never_ran(attempt, case, failure, self._services.clock.wall())
+        return await judge_recorded(job, self._services, recorded, questions)
 
     async def close(self) -> tuple[str, ...]:
         """Close all adapters, and what judges were asked with; what went wrong with any of them, as texts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from evalfleet.execution.recorded_agent import RecordedAgent
 from evalfleet.execution.threads import AuthorThreads
+from evalfleet.grading.judge_prompts import Question
 from evalfleet.model.case import Case
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
 from evalfleet.model.judge import JudgeConfig
+from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.usage import Usage
 from evalfleet.ports import Adapter, ArmSettings, Clock, SandboxProvider, Secrets
 
@@ -55,11 +57,13 @@ class AttemptJob:
 class Patience:
     """How long, in seconds, code that was told to stop is waited for before it is left behind.
 
-    `grace`: author, agent and grader code; `cleanup`: closing sessions and the sandbox, each attempt.
+    `grace`: author, agent and grader code; `cleanup`: closing sessions and the sandbox, each attempt; `recording`: the
+    record store, before a judge is asked.
     """
 
     grace: float = 10.0
     cleanup: float = 30.0
+    recording: float = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +93,16 @@ class Stage(StrEnum):
     SEALED = "sealed"
 
 
+#: Makes what an attempt gathered durable; told which questions are open.
+Record = Callable[[AttemptEvidence, Mapping[int, Question]], Awaitable[None]]
+
+
 class AttemptControl:
     """A worker's hold on one running attempt: to watch its stage, and to cancel it.
 
     `started_at` is in seconds since the epoch, None before the attempt began. While `held` is an event, no new send
-    begins until it is set. For the attempt's loop only.
+    begins until it is set. `record` makes the evidence durable before the judge is asked what is still open, by the
+    index of the assertion; without it nothing is recorded before the end. For the attempt's loop only.
     """
 
     def __init__(self) -> None:
@@ -101,6 +110,7 @@ class AttemptControl:
         self.started_at: float | None = None
         self.reason: str | None = None
         self.held: asyncio.Event | None = None
+        self.record: Record | None = None
         self._listener: Callable[[], None] | None = None
 
     def cancel(self, reason: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from evalfleet.execution.state import AttemptState
 from evalfleet.execution.tracebacks import Place, caller, place_text
 from evalfleet.execution.unrecorded import NOT_RECORDED, NotRecorded, Unrecorded
 from evalfleet.grading.fold import ASSERT, judge_row
+from evalfleet.grading.judge_prompts import Question
 from evalfleet.model.assertion import AssertionPolicy, AssertionResult, AssertionRow, Result, ScopeKind
 from evalfleet.model.events import InputRequested
 from evalfleet.model.turn import TurnRecord
@@ -32,6 +33,9 @@ ENTRY_LIMIT = 4_096
 
 #: The titles of the groups around the statement that runs; each task and thread has its own.
 GROUPS: ContextVar[tuple[str, ...]] = ContextVar("evalfleet_groups", default=())
+
+#: The reason of an assertion that was never evaluated.
+NOT_EVALUATED = "not-evaluated"
 
 _DEFAULT_POLICY = AssertionPolicy()
 
@@ -101,10 +105,8 @@ class Ledger:
     def __init__(self, state: AttemptState) -> None:
         self.state = state
         self.entries: list[Entry] = []
-        self._settled = 0
         self._scopes: dict[tuple[str, int, bool], ScopeEvidence] = {}
         self._settling: asyncio.Lock | None = None
-        self.judging = False
 
     def register(self, name: str, criterion: Criterion | Judged, subject: Any) -> Entry:
         """Add an assertion that an author wrote three calls further out. Raises AuthoringError after the end."""
@@ -143,29 +145,45 @@ class Ledger:
     @property
     def asks_judge(self) -> bool:
         """Whether an assertion that is not yet evaluated is a judge's to answer."""
-        return any(isinstance(entry.criterion, Judged) for entry in self.entries[self._settled :])
+        return any(entry.outcome is None and isinstance(entry.criterion, Judged) for entry in self.entries)
+
+    @property
+    def questions(self) -> dict[int, Question]:
+        """What the judge has still to answer, by the index of the assertion."""
+        return {
+            index: entry.criterion.question
+            for index, entry in enumerate(self.entries)
+            if entry.outcome is None and isinstance(entry.criterion, Judged)
+        }
 
     async def settle(self) -> None:
-        """Evaluate what is not yet evaluated, in source order."""
-        if self._settling is None:
-            await self._settle(None)
+        """Evaluate what is not yet evaluated and is no judge's to answer, in source order."""
+        await self._settle_all(lambda entry: not isinstance(entry.criterion, Judged))
+
+    async def judge(self) -> None:
+        """Have the judge answer what is its to answer, in source order."""
+        await self._settle_all(lambda _: True)
+
+    async def _settle_all(self, fits: Callable[[Entry], bool]) -> None:
+        if self._settling is None:  # the usual case: the body never stopped by an assertion
+            await self._settle(None, fits)
         else:
             async with self._settling:
-                await self._settle(None)
+                await self._settle(None, fits)
 
     async def settle_to(self, last: Entry) -> None:
         """Evaluate `last`, after all that were registered before it; one caller at a time."""
         self._settling = self._settling or asyncio.Lock()
         async with self._settling:
-            await self._settle(last)
+            await self._settle(last, lambda _: True)
 
-    async def _settle(self, last: Entry | None) -> None:
+    async def _settle(self, last: Entry | None, fits: Callable[[Entry], bool]) -> None:
         with self._telling():
-            while self._settled < len(self.entries) and (last is None or last.outcome is None):
-                entry = self.entries[self._settled]
-                if entry.outcome is None:
-                    entry.outcome = await self._evaluate(entry, self._settled)
-                self._settled += 1
+            for index, entry in enumerate(self.entries):
+                if entry.outcome is None and fits(entry):
+                    entry.outcome = await self._evaluate(entry, index)
+                if entry is last:
+                    break
 
     @contextmanager
     def _telling(self) -> Generator[None]:
@@ -218,13 +236,10 @@ class Ledger:
                 return AssertionResult(result=Result.UNAVAILABLE, reason=NOT_RECORDED)
             if judging is None:
                 raise RuntimeError("nothing to ask a judge with")
-            self.judging = True
             return await judging.judge(judged, index, self.state)
         except Exception as error:  # noqa: BLE001 - our own mistake is this assertion's error and no other's
             self.state.note_error(error)
             return AssertionResult(result=Result.ERRORED, reason=f"{JUDGE_ERROR}:{type(error).__name__}")
-        finally:
-            self.judging = False
 
     def _scope(self, seen: Snapshot) -> ScopeEvidence:
         """The evidence of a snapshot, read once for the assertions that share it, which mostly stand together."""
@@ -237,7 +252,7 @@ class Ledger:
         return scope
 
     def _row(self, index: int, entry: Entry) -> AssertionRow:
-        outcome = entry.outcome or AssertionResult(result=Result.UNAVAILABLE, reason="not-evaluated")
+        outcome = entry.outcome or AssertionResult(result=Result.UNAVAILABLE, reason=NOT_EVALUATED)
         policy = entry.policy
         holds, earned, _ = judge_row(self.state.job.definition.style, entry.name, outcome, policy)
         return AssertionRow(

@@ -29,8 +29,27 @@ REPLY_LIMIT = 240
 
 def seal(ledger: Ledger, control: AttemptControl, duration: float) -> AttemptEvidence:
     """Judge what was recorded and close the attempt for good."""
+    return concluded(ledger.state, control, ledger.rows(), duration)
+
+
+def recording(ledger: Ledger, control: AttemptControl) -> AttemptEvidence:
+    """What is known of an attempt before its judge is asked; what the judge is to answer is unavailable in it."""
     state = ledger.state
-    rows = ledger.rows()
+    duration = max(0.0, state.services.clock.wall() - (control.started_at or 0.0))
+    rows, turns = ledger.rows(), tuple(sorted(state.turns, key=_sequence))
+    return AttemptEvidence(
+        summary=_summary(state, control, rows, turns, duration, False),
+        turns=turns,
+        assertions=rows,
+        diagnostics=state.diagnostics(),
+        judge_calls=tuple(state.judge_calls),
+    )
+
+
+def concluded(
+    state: AttemptState, control: AttemptControl, rows: tuple[AssertionRow, ...], duration: float
+) -> AttemptEvidence:
+    """The attempt with its judgement; nothing is added to it any more."""
     turns = tuple(sorted(state.turns, key=_sequence)) if len(state.turns) > 1 else tuple(state.turns)
     contradicted = contradictions(turns)
     for channel, what in contradicted:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evalfleet.errors import StoreError
+from evalfleet.grading.judge_prompts import Question
+from evalfleet.model.case import AttemptSummary, Case
 from evalfleet.model.record import AttemptEvidence
+from evalfleet.model.verdict import Outcome, Verdict
 from evalfleet.ports import ArtifactStore
 from evalfleet.store.blobs import Packer, reference, to_json
 from evalfleet.store.connection import Connection
@@ -23,12 +27,36 @@ _FIND = "SELECT body FROM recordings WHERE run_key = %s AND ordinal = %s"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What was recorded of an attempt: its evidence, when it began (seconds since the epoch), its seconds, its skip."""
+    """What was recorded of an attempt: its evidence, when it began (seconds since the epoch), its seconds, its skip.
+
+    `questions` are those that its judge has still to answer, by the index of the assertion.
+    """
 
     evidence: Decoded
     started_at: float
     duration: float
     skip_reason: str | None
+    questions: Mapping[int, Question]
+
+    def as_evidence(self, attempt: int, case: Case) -> AttemptEvidence:
+        """What another attempt of the case starts from; its summary holds only what was recorded of it."""
+        summary = AttemptSummary(
+            attempt=attempt,
+            case=case.ordinal,
+            outcome=Outcome.COMPLETED,
+            verdict=Verdict.ERRORED,
+            skip_reason=self.skip_reason,
+            started_at=self.started_at,
+            duration=self.duration,
+        )
+        found = self.evidence
+        return AttemptEvidence(
+            summary=summary,
+            turns=found.turns,
+            assertions=found.assertions,
+            diagnostics=found.diagnostics,
+            judge_calls=found.judge_calls,
+        )
 
 
 class Recordings:
@@ -41,13 +69,13 @@ class Recordings:
         self._evidence = EvidenceReader(artifacts)
         self._lifeline = Lifeline(url, _prepare, _PATIENCE)
 
-    async def encode(self, evidence: AttemptEvidence) -> bytes:
+    async def encode(self, evidence: AttemptEvidence, questions: Mapping[int, Question]) -> bytes:
         """The body of a recording; large ones go to the artifact store.
 
         Raises AttemptFailure of kind adapter when the evidence is no JSON, StoreError when the artifact store can't
         be reached.
         """
-        body = await asyncio.to_thread(_body, evidence)
+        body = await asyncio.to_thread(_body, evidence, questions)
         return body if len(body) <= INLINE_LIMIT else reference(await self._artifacts.put(self._run, body))
 
     async def read(self, ordinal: int) -> Recorded:
@@ -60,19 +88,28 @@ class Recordings:
         body = await self._lifeline.run(work)
         if body is None:
             raise StoreError(f"run {self._run} has no recording of case {ordinal}")
-        (started_at, duration, skip_reason), head, *events = await self._evidence.value(self._run, body)
-        evidence = decode(head, events)
-        return Recorded(evidence=evidence, started_at=started_at, duration=duration, skip_reason=skip_reason)
+        facts, asked, head, *events = await self._evidence.value(self._run, body)
+        return Recorded(
+            evidence=decode(head, events),
+            started_at=facts[0],
+            duration=facts[1],
+            skip_reason=facts[2],
+            questions={
+                index: Question(recipe=recipe, text=text, material=material, choices=choices)
+                for index, recipe, text, material, choices in asked
+            },
+        )
 
     async def close(self) -> None:
         await self._lifeline.close()
 
 
-def _body(evidence: AttemptEvidence) -> bytes:
+def _body(evidence: AttemptEvidence, questions: Mapping[int, Question]) -> bytes:
     summary = evidence.summary
     facts = [summary.started_at, summary.duration, summary.skip_reason]
     streams = [[encode_event(event) for event in turn.events] for turn in evidence.turns]
-    return Packer().pack(to_json([facts, encode_head(evidence), *streams]))
+    asked = [[index, each.recipe, each.text, each.material, each.choices] for index, each in questions.items()]
+    return Packer().pack(to_json([facts, asked, encode_head(evidence), *streams]))
 
 
 async def _prepare(connection: Connection) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from evalfleet.errors import StoreError
+from evalfleet.grading.judge_prompts import Question
 from evalfleet.model.events import Message, Role
 from evalfleet.model.ids import sha256
 from evalfleet.model.record import CommitBatch, Intent, IntentKind, Recording
@@ -25,11 +26,15 @@ async def test_a_recording_is_read_back_as_it_was(database: str, tmp_path: Path)
     run, recorder = await started(database)
     kept = recordings(database, run.run_key, tmp_path)
     given = evidence(101, 1, skip_reason="no \ud800 network")
-    await recorder.commit(CommitBatch(recordings=(Recording(101, 1, await kept.encode(given)),)))
+    asked = {
+        0: Question(recipe="closed_qa", text="Is it?", material={"input": "a", "output": "\ud800"}),
+        3: Question(recipe="custom", text="Which?", choices={"a": 1.0, "b": 0.5}),
+    }
+    await recorder.commit(CommitBatch(recordings=(Recording(101, 1, await kept.encode(given, asked)),)))
     found = await kept.read(1)
     assert (found.evidence.turns, found.evidence.assertions) == (given.turns, given.assertions)
     assert (found.started_at, found.duration) == (given.summary.started_at, given.summary.duration)
-    assert found.skip_reason == given.summary.skip_reason
+    assert (found.skip_reason, found.questions) == (given.summary.skip_reason, asked)
     await kept.close()
     await recorder.close()
 
@@ -40,7 +45,7 @@ async def test_a_large_one_stands_in_the_artifact_store(database: str, tmp_path:
     given = evidence(101, 1)
     said = tuple(Message(Role.ASSISTANT, sha256(b"%d" % number)) for number in range(3000))
     given = replace(given, turns=(replace(given.turns[0], events=said),))
-    body = await kept.encode(given)
+    body = await kept.encode(given, {})
     assert len(body) < 100
     await recorder.commit(CommitBatch(recordings=(Recording(101, 1, body),)))
     assert (await kept.read(1)).evidence.turns == given.turns
@@ -51,7 +56,7 @@ async def test_a_large_one_stands_in_the_artifact_store(database: str, tmp_path:
 async def test_the_first_recording_stays_and_a_claim_and_a_page_know_it(database: str, tmp_path: Path) -> None:
     run, recorder = await started(database)
     kept = recordings(database, run.run_key, tmp_path)
-    first, second = await kept.encode(evidence(101, 1)), await kept.encode(evidence(102, 1, duration=9.0))
+    first, second = await kept.encode(evidence(101, 1), {}), await kept.encode(evidence(102, 1, duration=9.0), {})
     intent = Intent(101, 1, "w1", IntentKind.EXTERNAL)
     await recorder.commit(CommitBatch(intents=(intent,), recordings=(Recording(101, 1, first),)))
     await recorder.commit(CommitBatch(recordings=(Recording(102, 1, second),)))
@@ -68,7 +73,7 @@ async def test_the_first_recording_stays_and_a_claim_and_a_page_know_it(database
 async def test_the_verdict_takes_the_recording_with_it(database: str, tmp_path: Path) -> None:
     run, recorder = await started(database)
     kept = recordings(database, run.run_key, tmp_path)
-    body = await kept.encode(evidence(101, 1))
+    body = await kept.encode(evidence(101, 1), {})
     sealed = batch(run.run_key, evidence(101, 1))
     # also when both come in one batch
     await recorder.commit(replace(sealed, recordings=(Recording(101, 1, body),), spent_recordings=(1,)))
