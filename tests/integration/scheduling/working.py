@@ -80,6 +80,9 @@ class Patient:
     def cancel(self, reason: str) -> None:
         """It is about to end anyway."""
 
+    def hold(self, *, back: bool) -> None:
+        """It sends nothing."""
+
 
 async def work(
     url: str,
