@@ -119,7 +119,8 @@ async def test_a_killed_watchdog_is_replaced(tmp_path: Path) -> None:
     server = Server.below(tmp_path)
 
     def watchdogs() -> list[psutil.Process]:
-        return [each for each in psutil.Process().children() if watchdog.__file__ in each.cmdline()]
+        mine = {watchdog.__file__, str(server.directory)}
+        return [each for each in psutil.Process().children() if mine.issubset(each.cmdline())]
 
     async with embedded(settings(tmp_path)):
         await until(lambda: len(watchdogs()) == 1)
