@@ -10,10 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, distributions, entry_points
 from types import ModuleType
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from evalfleet.errors import ConfigurationError, InfrastructureError, describe
 from evalfleet.ports import AdapterFactory, Clock, JudgeModel, Random, SandboxFactory
+
+if TYPE_CHECKING:
+    from evalfleet.store.judge_cache import PostgresJudgeCache
+    from evalfleet.store.recordings import Recordings
 
 ADAPTERS = "evalfleet.adapters"
 SANDBOXES = "evalfleet.sandboxes"
@@ -120,6 +124,13 @@ def judge_model(clock: Clock, random: Random) -> JudgeModel:
     """A judge's model over HTTP, whose library only who judges pays for."""
     module = importlib.import_module("evalfleet.grading.judge_client")
     return cast(JudgeModel, module.HttpJudge(clock, random))
+
+
+def judge_stores() -> tuple[type[PostgresJudgeCache], type[Recordings]]:
+    """Where judges find earlier replies, and where attempts wait for them: only who judges talks to Postgres itself."""
+    cache = importlib.import_module("evalfleet.store.judge_cache")
+    recordings = importlib.import_module("evalfleet.store.recordings")
+    return cache.PostgresJudgeCache, recordings.Recordings
 
 
 def ray_jobs(address: str) -> object:

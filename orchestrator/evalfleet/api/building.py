@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.lanes import IsolatedAttempt, LaneAttempt
@@ -26,7 +26,7 @@ from evalfleet.planning.dataset import decode_row
 from evalfleet.planning.discover import load_definition, make_importable
 from evalfleet.planning.experiment_file import LoadedExperiment, restore_experiment
 from evalfleet.planning.sandbox_plan import resolve_sandbox
-from evalfleet.plugins import adapter_factories, judge_model, sandbox_factories
+from evalfleet.plugins import adapter_factories, judge_model, judge_stores, sandbox_factories
 from evalfleet.ports import Adapter, Clock, SandboxProvider
 from evalfleet.processes import SystemSpawner
 from evalfleet.randomness import SystemRandom
@@ -35,9 +35,10 @@ from evalfleet.scheduling.worker import Attempt, Exchange, Worker, WorkerTimes
 from evalfleet.settings import EnvironmentSecrets
 from evalfleet.store.artifacts import FileArtifacts
 from evalfleet.store.failpoints import Failpoints
-from evalfleet.store.judge_cache import PostgresJudgeCache
-from evalfleet.store.recordings import Recordings
 from evalfleet.store.rows import EvidenceEncoder
+
+if TYPE_CHECKING:
+    from evalfleet.store.recordings import Recordings
 
 #: Leaked threads and tasks of author code after which a worker is replaced.
 LEAK_LIMIT = 4
@@ -84,14 +85,15 @@ class Workshop:
     spawner: SystemSpawner
     sandboxes: Sandboxes
     failpoint: Failpoints
-    recordings: Recordings
+    recordings: Recordings | None
 
     async def close(self) -> tuple[str, ...]:
         """Close adapters, sandboxes and processes; what went wrong, as texts."""
         problems = await self.executor.close()
         await self.sandboxes.close()
         await self.spawner.close()
-        await self.recordings.close()
+        if self.recordings is not None:
+            await self.recordings.close()
         return problems
 
 
@@ -127,7 +129,7 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
         spawner=spawner,
         sandboxes=sandboxes,
         failpoint=Failpoints(blueprint.failpoint),
-        recordings=Recordings(blueprint.database_url, blueprint.run_key, blueprint.run, artifacts),
+        recordings=_recordings(blueprint, artifacts),
     )
 
 
@@ -177,8 +179,15 @@ def _judging(blueprint: RunBlueprint, clock: Clock) -> Judging | None:
     if not blueprint.judges:
         return None
     cached = any(judge.cache for judge in blueprint.judges.values())
-    cache = PostgresJudgeCache(blueprint.database_url) if cached else None
+    cache = judge_stores()[0](blueprint.database_url) if cached else None
     return Judging(clock, judge_model(clock, SystemRandom()), cache)
+
+
+def _recordings(blueprint: RunBlueprint, artifacts: FileArtifacts) -> Recordings | None:
+    """Where attempts wait for their judge, None in a run that asks none."""
+    if not blueprint.judges:
+        return None
+    return judge_stores()[1](blueprint.database_url, blueprint.run_key, blueprint.run, artifacts)
 
 
 def _executor_settings(
@@ -216,7 +225,7 @@ def build_worker(blueprint: RunBlueprint, workshop: Workshop, name: str, lanes: 
         if grant.isolated or alone:
             return IsolatedAttempt(grant, blueprint, workshop.encoder, workshop.spawner, workshop.clock)
         lane = LaneAttempt(grant, workshop.executor, workshop.encoder, workshop.clock, workshop.failpoint)
-        if grant.recorded or blueprint.judges:
+        if workshop.recordings is not None:
             lane.record_with(workshop.recordings, worker.record)
         return lane
 

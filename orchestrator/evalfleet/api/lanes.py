@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,8 +21,11 @@ from evalfleet.model.record import AttemptEvidence, Recording, SealedAttempt
 from evalfleet.ports import Clock, Command, CommandResult, Spawner
 from evalfleet.scheduling.messages import Grant
 from evalfleet.settings import own_environment
-from evalfleet.store.recordings import Recordings
 from evalfleet.store.rows import EvidenceEncoder
+
+if TYPE_CHECKING:
+    # It brings psycopg, for which only who judges has a use.
+    from evalfleet.store.recordings import Recordings
 
 #: Seconds between tries to hand large bodies to an artifact store that is away, and how often.
 _PAUSES = (1.0, 4.0, 15.0, 40.0)
