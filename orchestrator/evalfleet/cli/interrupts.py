@@ -25,13 +25,17 @@ def cancelled_by_signals(note: Callable[[str], None]) -> Generator[None, None, N
     loop = asyncio.get_running_loop()
     seen = 0
 
+    def stop() -> None:
+        note("stopping: what runs is cancelled and cleaned up; once more to stop at once")
+        if task is not None:
+            task.cancel()
+
     def handle(_number: int, _frame: FrameType | None) -> None:
         nonlocal seen
         seen += 1
-        if seen > 1 or task is None:
+        if seen > 1:
             raise KeyboardInterrupt
-        note("stopping: what runs is cancelled and cleaned up; once more to stop at once")
-        loop.call_soon_threadsafe(task.cancel)
+        loop.call_soon_threadsafe(stop)  # not here, which may be amid a write to the stream that the note goes to
 
     before = {number: signal.signal(number, handle) for number in SIGNALS}
     try:
