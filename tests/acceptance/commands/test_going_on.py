@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import shutil
 import signal
 import subprocess
@@ -93,6 +94,9 @@ def on_terminal(orchestrate: Orchestrate, answer: str, project: Path, *arguments
                 said += os.read(master, 4096)
             os.write(master, answer.encode())
             while True:
+                if not select.select([master], [], [], 1.0)[0]:
+                    os.write(master, answer.encode())  # a Ctrl-C between the question and the reading is lost
+                    continue
                 try:
                     said += os.read(master, 4096)
                 except OSError:  # the terminal's other side is closed
