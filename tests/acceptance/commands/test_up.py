@@ -137,7 +137,7 @@ def test_it_ends_with_all_of_its_processes_and_no_others(shell: Shell, up: dict[
     code, out, _ = shell.run("down")
     assert (code, out) == (0, f"Ray is down: process {up['pid']} has ended\n")
     assert not process_alive(up["pid"])
-    for _ in range(100):  # two agents of Ray notice it late, and go by themselves
+    for _ in range(600):  # two agents of Ray notice it late, and go by themselves
         left = [pid for pid in started if process_alive(pid) and b"raylet" in _command(pid)]
         if not left:
             break
