@@ -213,7 +213,8 @@ def _executor_settings(
 
 
 def build_worker(blueprint: RunBlueprint, workshop: Workshop, name: str, lanes: int, exchange: Exchange) -> Worker:
-    """A worker of the run; grants of suspected cases, or all with `isolation: process`, get their own process.
+    """A worker of the run; grants of suspected cases, or all with `isolation: process`, get their own process, unless
+    their agent is done.
 
     A worker that author code has cost too many threads drains, so that its owner can replace it.
     """
@@ -222,7 +223,7 @@ def build_worker(blueprint: RunBlueprint, workshop: Workshop, name: str, lanes: 
     def begin(grant: Grant) -> Attempt:
         if workshop.threads.leaked >= LEAK_LIMIT and name != INLINE:
             worker.drain()
-        if grant.isolated or alone:
+        if (grant.isolated or alone) and not grant.recorded:  # judging a recording runs nobody's code but ours
             return IsolatedAttempt(grant, blueprint, workshop.encoder, workshop.spawner, workshop.clock)
         lane = LaneAttempt(grant, workshop.executor, workshop.encoder, workshop.clock, workshop.failpoint)
         if workshop.recordings is not None:

@@ -73,9 +73,9 @@ class LaneAttempt:
 
     async def _evidence(self) -> AttemptEvidence:
         grant = self._grant
-        if not grant.recorded or self._recordings is None:
+        if not grant.recorded:
             return await self._executor.execute(grant.attempt, grant.case, self._control)
-        self._judging = asyncio.ensure_future(self._judged(self._recordings))
+        self._judging = asyncio.ensure_future(self._judged())
         try:
             return await self._judging
         except asyncio.CancelledError:
@@ -84,11 +84,13 @@ class LaneAttempt:
             failure = AttemptFailure(FailureKind.CANCELLED, "CANCELLED", self._control.reason)
             return never_ran(grant.attempt, grant.case, failure, self._clock.wall())
 
-    async def _judged(self, recordings: Recordings) -> AttemptEvidence:
-        """Judge what an earlier attempt of the case left."""
+    async def _judged(self) -> AttemptEvidence:
+        """Judge what an earlier attempt of the case left; its agent is never called again instead."""
         attempt, case = self._grant.attempt, self._grant.case
         try:
-            found = await recordings.read(case.ordinal)
+            if self._recordings is None:
+                raise StoreError("no eval of this run asks a judge any more")
+            found = await self._recordings.read(case.ordinal)
         except StoreError as error:
             failure = AttemptFailure(FailureKind.INFRASTRUCTURE, "RECORDING_UNREADABLE", str(error))
             return never_ran(attempt, case, failure, self._clock.wall())

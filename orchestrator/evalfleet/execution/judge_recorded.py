@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from evalfleet.execution.job import AttemptControl, AttemptJob, AttemptServices
-from evalfleet.execution.judging import EVALUATOR_ERROR, Judged
+from evalfleet.execution.judging import Judged, answered
 from evalfleet.execution.seal import concluded
 from evalfleet.execution.state import AttemptState
 from evalfleet.grading.fold import judge_row
 from evalfleet.grading.judge_prompts import Question
-from evalfleet.model.assertion import AssertionResult, AssertionRow, Result
+from evalfleet.model.assertion import AssertionRow
 from evalfleet.model.record import AttemptEvidence
 
 
@@ -35,13 +35,6 @@ async def judge_recorded(
 
 
 async def _answered(row: AssertionRow, question: Question, state: AttemptState) -> AssertionRow:
-    judging = state.services.judging
-    try:
-        if judging is None:
-            raise RuntimeError("nothing to ask a judge with")
-        outcome = await judging.judge(Judged(question), row.index, state)
-    except Exception as error:  # noqa: BLE001 - our own mistake is this assertion's error and no other's
-        state.note_error(error)
-        outcome = AssertionResult(result=Result.ERRORED, reason=f"{EVALUATOR_ERROR}:{type(error).__name__}")
+    outcome = await answered(Judged(question), row.index, state)
     holds, earned, _ = judge_row(state.job.definition.style, row.name, outcome, row.policy)
     return replace(row, outcome=outcome, holds=holds, earned=earned)

@@ -50,7 +50,7 @@ class Judging:
         self._model = model
         self._cache = cache
 
-    async def judge(self, judged: Judged, assertion: int, state: AttemptState) -> AssertionResult:
+    async def measured(self, judged: Judged, assertion: int, state: AttemptState) -> AssertionResult:
         """The measurement that a judge makes of an assertion; unavailable, saying why, when there is none.
 
         Every call is noted in `state`, also those made before this is cancelled.
@@ -124,6 +124,18 @@ class Judging:
             return await self._model.ask(request, inquiry.key)
         except JudgeFailure as failure:
             return failure
+
+
+async def answered(judged: Judged, assertion: int, state: AttemptState) -> AssertionResult:
+    """What the judge of an attempt says of an assertion; a judge that breaks makes no answer of any kind."""
+    judging = state.services.judging
+    try:
+        if judging is None:
+            raise RuntimeError("nothing to ask a judge with")
+        return await judging.measured(judged, assertion, state)
+    except Exception as error:  # noqa: BLE001 - our own mistake is this assertion's error and no other's
+        state.note_error(error)
+        return AssertionResult(result=Result.ERRORED, reason=f"{EVALUATOR_ERROR}:{type(error).__name__}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

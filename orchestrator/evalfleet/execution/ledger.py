@@ -15,8 +15,7 @@ from evalfleet.assertions.evidence import ScopeEvidence, scope_of
 from evalfleet.assertions.match import EVALUATOR_ERROR, on_broken
 from evalfleet.errors import AttemptFailure
 from evalfleet.execution.input_requests import RequestFilter
-from evalfleet.execution.judging import EVALUATOR_ERROR as JUDGE_ERROR
-from evalfleet.execution.judging import Judged
+from evalfleet.execution.judging import Judged, answered
 from evalfleet.execution.plain_assert import PlainAssert
 from evalfleet.execution.signals import BodyStopped
 from evalfleet.execution.state import AttemptState
@@ -208,7 +207,9 @@ class Ledger:
     async def _evaluate(self, entry: Entry, index: int) -> AssertionResult:
         criterion, subject = entry.criterion, entry.subject
         if isinstance(criterion, Judged):
-            return await self._judge(criterion, subject, index)
+            if isinstance(subject, Unrecorded):
+                return AssertionResult(result=Result.UNAVAILABLE, reason=NOT_RECORDED)
+            return await answered(criterion, index, self.state)
         try:
             if isinstance(subject, Unrecorded):
                 raise NotRecorded
@@ -227,19 +228,6 @@ class Ledger:
             self.state.note_error(error)
             return AssertionResult(result=Result.ERRORED, reason=f"{EVALUATOR_ERROR}{type(error).__name__}")
         return AssertionResult(result=Result.ERRORED, reason=f"{EVALUATOR_ERROR}nothing-to-evaluate")
-
-    async def _judge(self, judged: Judged, subject: Any, index: int) -> AssertionResult:
-        """What a judge says; a judge that breaks makes no answer of any kind."""
-        judging = self.state.services.judging
-        try:
-            if isinstance(subject, Unrecorded):
-                return AssertionResult(result=Result.UNAVAILABLE, reason=NOT_RECORDED)
-            if judging is None:
-                raise RuntimeError("nothing to ask a judge with")
-            return await judging.judge(judged, index, self.state)
-        except Exception as error:  # noqa: BLE001 - our own mistake is this assertion's error and no other's
-            self.state.note_error(error)
-            return AssertionResult(result=Result.ERRORED, reason=f"{JUDGE_ERROR}:{type(error).__name__}")
 
     def _scope(self, seen: Snapshot) -> ScopeEvidence:
         """The evidence of a snapshot, read once for the assertions that share it, which mostly stand together."""
