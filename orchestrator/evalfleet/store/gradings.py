@@ -13,10 +13,11 @@ from evalfleet.errors import ConfigurationError, FailureKind, RunHeld, StoreErro
 from evalfleet.model.case import AttemptSummary, Case
 from evalfleet.model.grading import Basis, Regrading
 from evalfleet.model.record import AttemptEvidence, EncodedRows
-from evalfleet.model.verdict import Outcome, ScoreState, Style, Verdict
+from evalfleet.model.verdict import Outcome, ScoreState, Verdict
 from evalfleet.ports import ArtifactStore
 from evalfleet.store import grading_sql
 from evalfleet.store.binary import HEADER, TRAILER
+from evalfleet.store.case_row import read_case
 from evalfleet.store.connection import Connection, connect, first_line
 from evalfleet.store.evidence import EvidenceReader
 from evalfleet.store.records import PAGE_BYTES
@@ -147,29 +148,13 @@ class Regrader:
         return int(given["number"])
 
     async def _recorded(self, row: Sequence[Any]) -> RecordedAttempt:
-        ordinal, arm, eval_id, definition, style, repetition, content, fingerprint, data, variants, tags, external = (
-            row[:12]
-        )
+        case = read_case(row, row[1])
         attempt, outcome, verdict, kind, code, message, state, earned, skip_reason = row[12:21]
         started_at, duration, turns, events, assertions, judged, record, pages = row[21:]
         found = await self._evidence.decoded(self._run, record, pages or ())
-        case = Case(
-            ordinal=ordinal,
-            arm=arm,
-            eval_id=eval_id,
-            definition=definition,
-            style=Style(style),
-            repetition=repetition,
-            content=content.hex(),
-            fingerprint=None if fingerprint is None else fingerprint.hex(),
-            row=data,
-            variants={} if variants is None else json.loads(variants),
-            tags=() if tags is None else tuple(tags),
-            external=external,
-        )
         summary = AttemptSummary(
             attempt=attempt,
-            case=ordinal,
+            case=case.ordinal,
             outcome=Outcome(outcome),
             verdict=Verdict(verdict),
             kind=None if kind is None else FailureKind(kind),

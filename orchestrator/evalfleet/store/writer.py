@@ -8,12 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from evalfleet.errors import ConfigurationError, Fenced, RunHeld, StoreError
-from evalfleet.model.case import Case
 from evalfleet.model.record import Claim, CommitBatch, Committed, IntentKind, OpenIntent, PendingCase
-from evalfleet.model.verdict import Style
 from evalfleet.ports import Holder
 from evalfleet.store import write_sql
 from evalfleet.store.batches import Fence, apply, halves, merged, recall
+from evalfleet.store.case_row import WIDTH, read_case
 from evalfleet.store.connection import Connection
 from evalfleet.store.lifeline import REFUSED, Lifeline
 from evalfleet.store.replay import KEEP_BYTES, Kept
@@ -255,20 +254,4 @@ async def _refusal(connection: Connection, run_id: str) -> Exception:
 
 
 def _pending(row: Sequence[Any], arms: Mapping[int, str]) -> PendingCase:
-    ordinal, arm, eval_id, definition, style, repetition, content, fingerprint = row[:8]
-    body, variants, tags, external, *counts = row[8:]
-    case = Case(
-        ordinal=ordinal,
-        arm=arms[arm],
-        eval_id=eval_id,
-        definition=definition,
-        style=Style(style),
-        repetition=repetition,
-        content=content.hex(),
-        fingerprint=None if fingerprint is None else fingerprint.hex(),
-        row=body,
-        variants={} if variants is None else json.loads(variants),
-        tags=() if tags is None else tuple(tags),
-        external=external,
-    )
-    return PendingCase(case, *counts)
+    return PendingCase(read_case(row, arms[row[1]]), *row[WIDTH:])
