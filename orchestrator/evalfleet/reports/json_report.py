@@ -12,6 +12,7 @@ from evalfleet.model.report import ArmCounts, AttemptView, CaseView, RunInfo, Ru
 from evalfleet.model.usage import Usage
 from evalfleet.reports.classes import class_of
 from evalfleet.reports.model import ArmReport, ReportModel
+from evalfleet.reports.ranking import is_ranked
 from evalfleet.reports.repetitions import PerEval
 from evalfleet.reports.statistics import Headline, Interval, PassHeadline
 
@@ -205,7 +206,10 @@ def _interval(interval: Interval | None) -> dict[str, float] | None:
 
 
 def _score(case: CaseView) -> dict[str, Any] | None:
-    return None if case.score_state is None else {"state": case.score_state.value, "earned": case.earned}
+    state = case.score_state
+    if state is None:
+        return None
+    return {"state": state.value, "earned": case.earned, "ranked": is_ranked(case.verdict, state)}
 
 
 def _name(value: Any) -> str | None:
