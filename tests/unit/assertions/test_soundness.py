@@ -30,7 +30,7 @@ from evalfleet.assertions.matchers import all_of, any_of, equals, excludes, incl
 from evalfleet.assertions.snapshot import MAX_DEPTH, MAX_KEYS, MAX_TEXT
 from evalfleet.assertions.tools import Quantified, event_match, tool_match
 from evalfleet.model.assertion import Result
-from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, Coverage, complete, partial
+from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, Coverage, CoverageEntry, complete, partial, unavailable
 from evalfleet.model.events import Compaction, Event, SkillLoaded
 from evalfleet.model.usage import Usage
 from evalfleet.store.record_codec import decode_event, encode_event
@@ -116,11 +116,22 @@ def test_a_counterexample_stays_one_when_evidence_is_added(
         assert answer(criterion, whole, COMPLETE_COVERAGE) is not Result.MATCHED
 
 
+lost = st.dictionaries(st.sampled_from(list(Channel)), st.sampled_from([partial("dropped"), unavailable("not told")]))
+
+
 @settings(deadline=None)
-@given(criterion=criteria, whole=traces())
-def test_worse_coverage_only_ever_makes_an_answer_unavailable(criterion: ScopeCriterion, whole: list[Event]) -> None:
-    lossy, full = answer(criterion, whole, LOSSY), answer(criterion, whole, COMPLETE_COVERAGE)
-    assert lossy in (full, Result.UNAVAILABLE)
+@given(criterion=criteria, whole=traces(), before=lost, more=lost)
+def test_worse_coverage_only_ever_makes_an_answer_unavailable(
+    criterion: ScopeCriterion,
+    whole: list[Event],
+    before: dict[Channel, CoverageEntry],
+    more: dict[Channel, CoverageEntry],
+) -> None:
+    declared = COMPLETE_COVERAGE.downgrade(before)
+    assert answer(criterion, whole, declared.downgrade(more)) in (
+        answer(criterion, whole, declared),
+        Result.UNAVAILABLE,
+    )
 
 
 @settings(deadline=None)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalfleet.assertions.evidence import ScopeEvidence
 from evalfleet.model.agent import agent, sandbox_agent
 from evalfleet.model.coverage import (
     COMPLETE_COVERAGE,
@@ -22,6 +23,8 @@ from evalfleet.model.coverage import (
     worst,
 )
 from evalfleet.model.definition import AgentDefinition
+from evalfleet.model.events import EVENT_TYPES
+from evalfleet.model.turn import TurnRecord
 from evalfleet.plugins import adapter_factories
 
 entries = st.sampled_from([complete, partial("a"), unavailable("b")])
@@ -72,6 +75,14 @@ def test_an_agent_declares_coverage_and_nothing_else_about_what_it_can_do(declar
 @pytest.mark.parametrize("name", sorted(adapter_factories()))
 def test_no_adapter_takes_capabilities(name: str) -> None:
     assert "capabilities" not in adapter_factories()[name].options.model_fields
+
+
+def test_evidence_is_what_turns_report_and_no_timing_is_among_it() -> None:
+    assert {field.name for field in fields(ScopeEvidence)} == {
+        "kind", "turns", "coverage", "status", "pending_requests", "seen",
+    }  # fmt: skip
+    told = [*EVENT_TYPES, *(field.name for field in fields(TurnRecord))]
+    assert not [name for name in told if "span" in name or "trace" in name]
 
 
 @given(declared=coverages, changes=st.dictionaries(st.sampled_from(list(Channel)), entries))
