@@ -24,6 +24,7 @@ class Row:
     outcome: Outcome
     blamed: bool = False
     cost: float = 0.0
+    judging: float = 0.0
     crashed: bool = False
 
 
@@ -67,6 +68,7 @@ class SimStore:
             settled=len(t.settlements),
             failures=errored,
             spent_usd=self.spent(),
+            judge_usd=self.spent_on_judges(),
             open_intents=tuple(
                 replace(intent, recorded=intent.case in t.recordings)
                 for intent in t.intents.values()
@@ -76,6 +78,9 @@ class SimStore:
 
     def spent(self) -> float:
         return sum(row.cost for row in self.tables.attempts.values())
+
+    def spent_on_judges(self) -> float:
+        return sum(row.judging for row in self.tables.attempts.values())
 
     def holds(self, epoch: int) -> bool:
         return self.tables.epoch == epoch
@@ -95,7 +100,7 @@ class SimStore:
             if seal.attempt in t.attempts:
                 continue
             inserted.add(seal.attempt)
-            row = Row(seal.attempt, seal.case, seal.outcome, cost=seal.cost_usd or 0.0)
+            row = Row(seal.attempt, seal.case, seal.outcome, cost=seal.cost_usd or 0.0, judging=seal.judge_usd)
             row.crashed = seal.code == "WORKER_CRASHED"
             t.attempts[seal.attempt] = row
             if write.settles and seal.case not in t.settlements:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evalfleet.errors import FailureKind
@@ -410,9 +411,10 @@ class World:
             ours = worker.alive and worker.generation == process.generation and not worker.was_silent
             if ours and (worker.state.sealed or worker.running):
                 raise Violation("the run finished while a worker held a sealed attempt")
-        spent = process.state.spent_usd if process.state is not None else 0.0
-        if abs(spent - self.store.spent()) > 1e-9 and not process.replayed:
-            raise Violation(f"cost counted {spent}, recorded {self.store.spent()}")
+        counted = (0.0, 0.0) if process.state is None else (process.state.spent_usd, process.state.judge_usd)
+        recorded = (self.store.spent(), self.store.spent_on_judges())
+        if not all(map(math.isclose, counted, recorded)) and not process.replayed:
+            raise Violation(f"cost counted {counted}, recorded {recorded}")
         self.store.tables.finished = decision.status.value
 
     # --- workers ----------------------------------------------------------------------------------------------
@@ -525,11 +527,9 @@ class World:
         grant = worker.running.pop(attempt)
         del worker.since[attempt]
         verdict = Verdict.PASSED if outcome is Outcome.COMPLETED else Verdict.ERRORED
-        worker.state.seal(
-            SealedAttempt(
-                attempt, grant.case.ordinal, outcome, verdict, EncodedRows(b"x" * 100), kind, code, cost_usd=1.0
-            )
-        )
+        rows = EncodedRows(b"x" * 100)
+        sealed = SealedAttempt(attempt, grant.case.ordinal, outcome, verdict, rows, kind, code)
+        worker.state.seal(replace(sealed, cost_usd=1.0, judge_usd=0.25))
         self.flush(worker)
 
     def flush(self, worker: WorkerProcess) -> None:

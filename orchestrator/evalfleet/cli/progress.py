@@ -17,6 +17,7 @@ LINE_EVERY_SECONDS = 10.0
 
 def counters(progress: RunProgress) -> str:
     """The counters in words: what became of the settled cases, pace, time left, money, and whose failures."""
+    judged = progress.judge_usd or progress.unknown_judge_cost
     left = (progress.total - progress.settled) / progress.rate if progress.rate > 0 else None
     parts = [
         f"{progress.passed} passed",
@@ -26,6 +27,7 @@ def counters(progress: RunProgress) -> str:
         f"{progress.rate:.1f}/s",
         f"{seconds(left)} left" if left is not None and progress.settled < progress.total else "",
         money(progress.cost_usd) if progress.cost_usd else "",
+        f"judges {money(progress.judge_usd, progress.unknown_judge_cost)}" if judged else "",
         failure_counts(progress.failures_by_kind),
     ]
     return " · ".join(part for part in parts if part)

@@ -51,7 +51,8 @@ class EncodedRows:
 class SealedAttempt:
     """What `decide` and the counters need of a sealed attempt, beside its encoded rows.
 
-    `tokens` is input plus output; `cost_usd` what is known of the price; None is unknown.
+    `tokens` is input plus output; `cost_usd` what is known of the price; None is unknown. `judge_usd` is what its judge
+    calls cost, apart from the agent's, `unknown_judge_cost` the number of them without a figure.
     """
 
     attempt: int
@@ -65,6 +66,8 @@ class SealedAttempt:
     acceptance_unknown: bool = False
     cost_usd: float | None = None
     tokens: int | None = None
+    judge_usd: float = 0.0
+    unknown_judge_cost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +207,8 @@ class Claim:
 
     `run_key` is the store's internal number of the run; `total` its denominator; `settled` and `failures`
     count settled cases and those among them that are errored, which `max_failures` limits; `tallies` counts settled
-    cases by verdict, or by how they were settled without one.
+    cases by verdict, or by how they were settled without one. `judge_usd` is what judges cost so far, later gradings
+    included, `unknown_judge_cost` the number of their calls without a figure.
     """
 
     run_key: int
@@ -214,5 +218,7 @@ class Claim:
     settled: int
     failures: int = 0
     spent_usd: float = 0.0
+    judge_usd: float = 0.0
+    unknown_judge_cost: int = 0
     open_intents: tuple[OpenIntent, ...] = ()
     tallies: Mapping[str, int] = field(default_factory=dict[str, int])

@@ -186,7 +186,11 @@ class AttemptDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
-    """The live counters of a run, at most one write a second."""
+    """The live counters of a run, at most one write a second.
+
+    `judge_usd` is what its judge calls cost, apart from the agents' `cost_usd`; `unknown_judge_cost` counts calls
+    without a figure.
+    """
 
     at: float
     total: int
@@ -197,4 +201,6 @@ class RunProgress:
     running: int
     rate: float
     cost_usd: float
+    judge_usd: float = 0.0
+    unknown_judge_cost: int = 0
     failures_by_kind: Mapping[str, int] = field(default_factory=dict[str, int])

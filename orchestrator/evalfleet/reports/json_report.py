@@ -125,6 +125,8 @@ def progress_value(progress: RunProgress) -> dict[str, Any]:
         "running": progress.running,
         "rate": progress.rate,
         "cost_usd": progress.cost_usd,
+        "judge_usd": progress.judge_usd,
+        "unknown_judge_cost": progress.unknown_judge_cost,
         "failures_by_kind": dict(progress.failures_by_kind),
     }
 

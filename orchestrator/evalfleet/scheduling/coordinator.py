@@ -145,6 +145,8 @@ class Coordinator:
             running=state.leased,
             rate=rate,
             cost_usd=state.spent_usd,
+            judge_usd=state.judge_usd,
+            unknown_judge_cost=state.unknown_judge_cost,
             failures_by_kind=dict(state.kinds),
         )
 

@@ -90,6 +90,8 @@ def _attempt_committed(state: RunState, write: AttemptWrite, result: Committed, 
     inserted = seal.attempt in result.inserted
     if inserted:
         state.spent_usd += seal.cost_usd or 0.0
+        state.judge_usd += seal.judge_usd
+        state.unknown_judge_cost += seal.unknown_judge_cost
         if seal.kind is not None:
             state.kinds[seal.kind.value] = state.kinds.get(seal.kind.value, 0) + 1
     case = state.cases.get(seal.case)

@@ -246,6 +246,8 @@ class RunState:
     tallies: dict[str, int] = field(default_factory=dict[str, int])
     kinds: dict[str, int] = field(default_factory=dict[str, int])
     spent_usd: float = 0.0
+    judge_usd: float = 0.0
+    unknown_judge_cost: int = 0
 
     def worker(self, worker: str, now: float) -> WorkerView:
         view = self.workers.get(worker)
@@ -275,4 +277,6 @@ def begin(claim: Claim, policy: RunPolicy, now: float, wall: float, *, adoption:
         open_intents={intent.attempt: intent for intent in claim.open_intents},
         tallies=dict(claim.tallies),
         spent_usd=claim.spent_usd,
+        judge_usd=claim.judge_usd,
+        unknown_judge_cost=claim.unknown_judge_cost,
     )

@@ -9,6 +9,10 @@ from __future__ import annotations
 #: What a judgement says, in the columns that an attempt has for it, too.
 JUDGED = ("verdict", "kind", "code", "message", "score_state", "earned", "skip_reason", "number_marks", "sanitised")
 
+#: What judge calls `j` cost: the sum that is known, and the number of calls without a figure. Cached ones cost nothing.
+KNOWN_COST = "coalesce(sum(j.cost_usd), 0)::float8"
+UNKNOWN_COST = "count(*) FILTER (WHERE NOT j.cached AND j.cost_usd IS NULL)"
+
 #: The verdict of a settlement `s` by the grading `%(grading)s`.
 CURRENT_VERDICT = """
 CASE WHEN %(grading)s = 0 THEN s.verdict ELSE coalesce((

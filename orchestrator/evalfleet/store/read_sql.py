@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cache
 
 from evalfleet.store.copying import FIRST_OWN_ATTEMPT
+from evalfleet.store.judged_sql import KNOWN_COST, UNKNOWN_COST
 from evalfleet.store.judged_sql import attempts as _attempts
 from evalfleet.store.judged_sql import settlements as _settlements
 
@@ -92,7 +93,7 @@ JUDGE_CALLS = f"""
 SELECT a.arm, count(*), count(*) FILTER (WHERE j.cached), count(*) FILTER (WHERE j.code IS NOT NULL),
        coalesce(sum(j.input_tokens), 0)::bigint, coalesce(sum(j.output_tokens), 0)::bigint,
        count(*) FILTER (WHERE NOT j.cached AND (j.input_tokens IS NULL OR j.output_tokens IS NULL)),
-       coalesce(sum(j.cost_usd), 0)::float8, count(*) FILTER (WHERE NOT j.cached AND j.cost_usd IS NULL)
+       {KNOWN_COST}, {UNKNOWN_COST}
 FROM judge_calls j JOIN attempts a ON a.run_key = j.run_key AND a.attempt = j.attempt
 WHERE j.run_key = %(run_key)s AND j.grading = 0 AND j.attempt >= {FIRST_OWN_ATTEMPT}
 GROUP BY a.arm

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import struct
 from collections.abc import Sequence
 
@@ -125,6 +126,7 @@ def _bodies(evidence: AttemptEvidence, packer: Packer) -> tuple[bytes, list[Page
 
 def _seal(run_key: int, evidence: AttemptEvidence, record: bytes, pages: Sequence[Page]) -> SealedAttempt:
     summary = evidence.summary
+    judging = [0.0 if call.cached else _known(call.cost_usd) for call in evidence.judge_calls]
     rows = EncodedRows(
         attempt=_attempt(run_key, summary, record),
         assertions=b"".join([_assertion(run_key, summary.attempt, row) for row in evidence.assertions]),
@@ -146,13 +148,18 @@ def _seal(run_key: int, evidence: AttemptEvidence, record: bytes, pages: Sequenc
         acceptance_unknown=summary.acceptance_unknown,
         cost_usd=_cost(summary),
         tokens=None if summary.usage is None else summary.usage.total_tokens,
+        judge_usd=math.fsum(cost for cost in judging if cost is not None),
+        unknown_judge_cost=judging.count(None),
     )
 
 
 def _cost(summary: AttemptSummary) -> float | None:
     """What is known of the price: observed, else estimated; a number that no double can hold is unknown."""
     observed = None if summary.usage is None else summary.usage.cost_usd
-    cost = summary.estimated_usd if observed is None else observed
+    return _known(summary.estimated_usd if observed is None else observed)
+
+
+def _known(cost: float | None) -> float | None:
     return None if cost is None else finite(cost)
 
 

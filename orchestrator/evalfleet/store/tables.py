@@ -53,6 +53,8 @@ runs = Table(
     of("tokens", BigInteger, "0"),
     of("unknown_cost", BigInteger, "0"),
     of("spent_usd", Float(53), "0"),
+    of("unknown_judge_cost", BigInteger, "0"),  # of judge calls, those of later gradings included
+    of("judge_usd", Float(53), "0"),
     now("created_at"),
     maybe("started_at", TIME),
     maybe("finished_at", TIME),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from evalfleet.store.judged_sql import KNOWN_COST, UNKNOWN_COST
 from evalfleet.store.rows import ASSERTION_FIELDS, ATTEMPT_FIELDS, JUDGE_CALL_FIELDS, PAGE_FIELDS, TOOL_CALL_FIELDS
 
 
@@ -69,7 +70,7 @@ FROM runs WHERE id = %s
 """)
 
 CLAIMED = _sql("""
-SELECT commit_seq, total, failures, spent_usd,
+SELECT commit_seq, total, failures, spent_usd, judge_usd, unknown_judge_cost,
        total - (SELECT coalesce(sum(unsettled), 0) FROM case_blocks b WHERE b.run_key = r.run_key)::bigint
 FROM runs r WHERE run_key = %s
 """)
@@ -142,7 +143,7 @@ WITH fresh AS (
     UPDATE runs r
     SET attempts = r.attempts + n.attempts, tokens = least(r.tokens + n.tokens, 9223372036854775807),
         failures = r.failures + (SELECT count(*) FROM settled WHERE verdict = 'errored'),
-        spent_usd = r.spent_usd + n.spent_usd, unknown_cost = r.unknown_cost + n.unknown_cost
+        spent_usd = r.spent_usd + n.spent_usd, unknown_cost = r.unknown_cost + n.unknown_cost%(judged)s
     FROM (
         SELECT count(*) AS attempts,
                coalesce(sum(input_tokens::numeric + output_tokens), 0) AS tokens,
@@ -155,6 +156,13 @@ WITH fresh AS (
 SELECT attempt, settles FROM inserted
 """
 
+_COUNT_JUDGED = f""",
+        (judge_usd, unknown_judge_cost) = (
+            SELECT r.judge_usd + {KNOWN_COST}, r.unknown_judge_cost + {UNKNOWN_COST}
+            FROM pg_temp.stage_judge_calls j WHERE j.attempt IN (SELECT attempt FROM inserted)
+        )
+"""
+
 
 @cache
 def write_attempts(children: frozenset[str]) -> bytes:
@@ -164,7 +172,8 @@ def write_attempts(children: frozenset[str]) -> bytes:
         f"FROM pg_temp.stage_{table} s WHERE s.attempt IN (SELECT attempt FROM inserted))"
         for table in sorted(children)
     )
-    return _sql(_WRITE_ATTEMPTS.replace("%(children)s", parts))
+    judged = _COUNT_JUDGED if "judge_calls" in children else ""
+    return _sql(_WRITE_ATTEMPTS.replace("%(children)s", parts).replace("%(judged)s", judged))
 
 
 WRITE_LOST = _sql(f"""

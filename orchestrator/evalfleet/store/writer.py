@@ -151,7 +151,7 @@ class PostgresRecorder:
             self._arms = {int(arm): str(name) for arm, name in await cursor.fetchall()}
         if counted is None:
             raise StoreError(f"run {self._run_id} vanished while it was claimed")
-        commit_seq, total, failures, spent, settled = counted
+        commit_seq, total, failures, spent, judge_usd, unknown_judge_cost, settled = counted
         self._fence = Fence(run_key=run_key, epoch=epoch, commit_seq=commit_seq)
         self._kept.clear()
         self._seen = connection
@@ -163,6 +163,8 @@ class PostgresRecorder:
             settled=settled,
             failures=failures,
             spent_usd=spent,
+            judge_usd=judge_usd,
+            unknown_judge_cost=unknown_judge_cost,
             open_intents=tuple(intents),
             tallies=tallies,
         )

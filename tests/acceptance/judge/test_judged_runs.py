@@ -86,6 +86,13 @@ class Project:
         with psycopg.connect(self.orchestrate.database_url) as connection:
             return connection.execute(f"SELECT {statement} FROM {where}".encode(), (run,)).fetchall()
 
+    def progress(self, run: str) -> dict[str, Any]:
+        """The live counters that the run's coordinator wrote last."""
+        statement = "SELECT p.body FROM run_progress p JOIN runs r USING (run_key) WHERE r.id = %s"
+        with psycopg.connect(self.orchestrate.database_url) as connection:
+            (body,) = connection.execute(statement, (run,)).fetchone() or ("{}",)
+        return json.loads(body)
+
 
 def is_precheck(request: Request) -> bool:
     return "ready" in json.dumps(request.json["messages"])
@@ -275,6 +282,8 @@ async def test_people_see_what_was_asked_and_what_it_cost(orchestrate: Orchestra
         assert (counts["calls"], counts["failed"], counts["input_tokens"]) == (3, 0, 300)
         assert counts["cost_usd"] == pytest.approx(0.009)
         assert report["arms"][0]["cost_usd"] == 0.0, "the agent cost nothing"
+        live = project.progress(report["run"]["id"])
+        assert (live["cost_usd"], live["judge_usd"], live["unknown_judge_cost"]) == (0.0, pytest.approx(0.009), 0)
         assert [judge["uncalibrated"] for judge in report["judges"]] == ["no labelled examples were judged"] * 2
         written = await project("report", report["run"]["id"], "--format", "text")
         assert "3 judge calls · 300 / 60 tokens · $0.0090" in written.out

@@ -32,6 +32,9 @@ async def test_a_stored_run_is_read_after_every_migration(postgres: str, dump: P
     await execute(url, gzip.decompress(dump.read_bytes()).decode())
     await ensure_schema(url)
     assert await one(url, "SELECT version_num FROM alembic_version") == (HEAD,)
+    # 0.002 is what the one judge call cost that the newer of these runs made
+    asked = dump.name > "record_store_0003"
+    assert await one(url, "SELECT judge_usd, unknown_judge_cost FROM runs") == (0.002 if asked else 0.0, 0)
     reader = Reader(url)
     info = await reader.find_run("r1")
     assert (info.status, info.total, info.experiment) == (RunStatus.RUNNING, 4, {"name": "sweep"})
@@ -44,7 +47,7 @@ async def test_a_stored_run_is_read_after_every_migration(postgres: str, dump: P
     (attempt,) = await reader.attempts("r1", 0)
     detail = await reader.attempt_detail("r1", attempt.attempt)
     turn = detail.turns[0]
-    assert [call.reply for call in detail.judge_calls] == ([WEIRD] if dump.name > "record_store_0003" else [])
+    assert [call.reply for call in detail.judge_calls] == ([WEIRD] if asked else [])
     assert turn.events == (Message(Role.USER, WEIRD), OperationStarted("1", "search", {"n": 2**70}))
     assert repr(turn.data) == "[nan, inf, None]"
     paged = (await reader.attempts("r1", 2))[0].attempt

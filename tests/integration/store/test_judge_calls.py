@@ -20,7 +20,8 @@ from evalfleet.store.lifecycle import delete_run
 from evalfleet.store.planned import Presettled
 from evalfleet.store.reader import Reader
 from evalfleet.store.transfer import export_run, import_run
-from tests.integration.store.samples import a_case, a_run, batch, evidence, started
+from evalfleet.store.writer import PostgresRecorder
+from tests.integration.store.samples import OTHER, a_case, a_run, batch, evidence, ignore, priced, started
 from tests.integration.store.sql import execute, one, rows
 
 WEIRD = "nul \0, lone \ud800, emoji \U0001f600"
@@ -116,6 +117,24 @@ async def test_the_first_reply_of_a_draw_is_the_one_that_counts(database: str) -
     cache = PostgresJudgeCache(database)
     assert (reply := await cache.find("ab" * 32, 0, 0)) is not None and reply.text == ANSWERED.reply
     await cache.close()
+
+
+async def test_what_judges_cost_is_counted_once_apart_from_the_agents(database: str) -> None:
+    run, recorder = await started(database)
+    unpriced = replace(ANSWERED, cost_usd=None)
+    given = batch(run.run_key, judged(101, 0), judged(102, 1, ANSWERED, unpriced), priced(103, 2, 1.0))
+    for _ in range(2):
+        await recorder.commit(given)
+    sealed = [(write.sealed.judge_usd, write.sealed.unknown_judge_cost) for write in given.attempts]
+    # of the first four calls one failed without a figure and one was cached
+    assert sealed == [(0.004, 1), (0.002, 1), (0, 0)]
+    counted = "SELECT spent_usd, judge_usd, unknown_judge_cost FROM runs"
+    assert await one(database, counted) == (1.0, pytest.approx(0.006), 2)
+    await recorder.close()
+    again = PostgresRecorder(database, "r1", ignore)
+    claim = await again.claim(OTHER, takeover=True, steal=True)
+    assert (claim.spent_usd, claim.judge_usd, claim.unknown_judge_cost) == (1.0, pytest.approx(0.006), 2)
+    await again.close()
 
 
 async def test_a_store_that_is_away_is_a_store_error(database: str) -> None:

@@ -20,6 +20,15 @@ from tests.unit.cli.fake_api import progress
             progress(5, passed=1, failed=2, errored=2, cost_usd=1.5, failures_by_kind={"judge": 1, "agent": 3}),
             "1 passed · 2 failed · 2 errored · 2 running · 2.0/s · 2.5 s left · $1.50 · agent 3 · judge 1",
         ),
+        (
+            progress(10, cost_usd=1.5, judge_usd=0.25),
+            "10 passed · 0 failed · 0 errored · 2 running · 2.0/s · $1.50 · judges $0.2500",
+        ),
+        (
+            progress(10, judge_usd=0.25, unknown_judge_cost=1),
+            "10 passed · 0 failed · 0 errored · 2 running · 2.0/s · judges ≥ $0.2500",
+        ),
+        (progress(10, unknown_judge_cost=2), "10 passed · 0 failed · 0 errored · 2 running · 2.0/s · judges –"),
     ],
 )
 def test_counters(live: RunProgress, text: str) -> None:
