@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import textwrap
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.acceptance.codes.bodies import Body, cases_of, ends_so, submit, write_evals
 
 if TYPE_CHECKING:
     from tests.acceptance.cli.conftest import Orchestrate
@@ -31,33 +30,18 @@ async def worker(turn, ctx):
         return 3
     if turn.text == "fail":
         raise SendFailure("no such luck", kind=FailureKind.PROVIDER, code="PROVIDER_UNAVAILABLE")
+    if turn.text == "fail somehow":
+        raise SendFailure("no such luck")
     if turn.text == "ask":
         request = InputRequested("q1", "May I?", options=(InputOption("yes"), InputOption("no")))
         return Turn(status=TurnStatus.WAITING, reply="May I?", events=(request,), usage=KNOWN)
     return Turn(reply=turn.text, usage=None if turn.text == "mute" else KNOWN)
 """
 
-EXPERIMENT = """
-schema_version: 1
-name: codes
-evals: {select: [%(select)s]}
-limits: {turn_timeout: %(turn)s, attempt_timeout: %(attempt)s}
-retry: {max_attempts: 1}
-arms:
-  mine: {adapter: python, entry: "my_agents:worker"}
-"""
-
-HEADER = "import asyncio, os\nfrom evalfleet import *\n\n"
-
-
-@dataclass(frozen=True)
-class Body:
-    """A body that ends with a code, whose fault that is, and the reason of its last assertion."""
-
-    source: str
-    kind: str = "authoring"
-    reason: str | None = None
-
+EXPERIMENT = {
+    "limits": {"turn_timeout": "2s", "attempt_timeout": "4s"},
+    "arms": {"mine": {"adapter": "python", "entry": "my_agents:worker"}},
+}
 
 SENT = 'turn = await t.send("hello")\n'
 
@@ -81,6 +65,7 @@ BODIES = {
     "ASSERTION_MISCONFIGURED": Body("t.check(1, equals(1)).gate().gate()"),
     "TOO_MANY_ASSERTIONS": Body("for n in range(5_000):\n    t.check(1, equals(1))"),
     "PASS_MEASUREMENT_THRESHOLD_MISSING": Body("t.check('a', similarity('a'))"),
+    "INVALID_BODY": Body("yield"),
     "INVALID_SEND": Body("await t.send(3)"),
     "INVALID_RESPONSE": Body("await t.send('ask')\nawait t.respond(InputResponse('q1', option_id='yess'))"),
     "INVALID_GROUP": Body("with t.group(''):\n    pass"),
@@ -100,12 +85,22 @@ BODIES = {
     # the agent's and the provider's
     "AGENT_RAISED": Body("await t.send('raise')", kind="agent"),
     "PROVIDER_UNAVAILABLE": Body("await t.send('fail')", kind="provider"),
+    "SEND_FAILED": Body("await t.send('fail somehow')", kind="adapter"),
     "TURN_TIMEOUT": Body("await t.send('slow')", kind="deadline"),
     "ATTEMPT_TIMEOUT": Body("await asyncio.sleep(60)", kind="deadline"),
 }
 
 #: One that passes, although its agent does not report what it says it always reports.
 MUTE = Body("turn = await t.send('mute')\nturn.succeeded()")
+
+#: What takes as long as the engine's patience.
+SLOW = {
+    "EVALUATION_FAILED": Body(
+        "async def never(value):\n    await asyncio.sleep(600)\nt.check(1, satisfies('never', never))",
+        kind="grader",
+        reason="not-evaluated",
+    ),
+}
 
 SCORED = {
     "SCORE_OUT_OF_RANGE": Body("t.check(1, equals(1)).score(1.7e308)\nt.check(1, equals(1)).score(1.7e308)"),
@@ -115,49 +110,24 @@ SCORED = {
 }
 
 
-def write(project: Path, folder: str, decorator: str, bodies: dict[str, Body]) -> None:
-    (project / "evals" / folder).mkdir(parents=True)
-    for code, body in bodies.items():
-        written = textwrap.indent(body.source, "    ")
-        source = f'{HEADER}@{decorator}(description="Ends with {code}.")\nasync def body(t):\n{written}\n'
-        (project / "evals" / folder / f"{code.lower()}.eval.py").write_text(source)
-
-
-def submitted(orchestrate: Orchestrate, project: Path, select: str, **limits: str) -> dict[str, Any]:
-    """The cases of a run by their eval, as the store has them."""
-    experiment = project / "experiment.yaml"
-    experiment.write_text(EXPERIMENT % {"select": select, "turn": "2s", "attempt": "4s", **limits})
-    ended = orchestrate("submit", "experiment.yaml", "--inline", "--json", cwd=project)
-    assert ended.code == 1, ended.err
-    run = ended.values[0]["run"]["id"]
-    cases = orchestrate("show", run, "--json", cwd=project).values
-    return {case["eval"]: {**case, "run": run} for case in cases}
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     (folder / "my_agents.py").write_text(AGENT)
-    write(folder, "pass", "define_eval", {**BODIES, "COVERAGE_CONTRADICTED": MUTE})
-    write(folder, "score", "define_score_eval", SCORED)
+    write_evals(folder, "pass", {**BODIES, "COVERAGE_CONTRADICTED": MUTE})
+    write_evals(folder, "slow", SLOW)
+    write_evals(folder, "score", SCORED, "define_score_eval")
     return folder
 
 
 @pytest.fixture(scope="module")
 def passing(orchestrate: Orchestrate, project: Path) -> dict[str, Any]:
-    return submitted(orchestrate, project, "pass")
+    return cases_of(orchestrate, submit(orchestrate, project, {**EXPERIMENT, "evals": {"select": ["pass"]}}))
 
 
 @pytest.fixture(scope="module")
 def scoring(orchestrate: Orchestrate, project: Path) -> dict[str, Any]:
-    return submitted(orchestrate, project, "score")
-
-
-def ends_so(orchestrate: Orchestrate, case: dict[str, Any], code: str, body: Body) -> None:
-    assert (case["status"], case["kind"], case["code"]) == ("errored", body.kind, code), json.dumps(case)
-    if body.reason is not None:
-        [shown] = orchestrate("show", case["run"], str(case["case"]), "--assertions", "--json").values
-        assert body.reason in json.dumps(shown)
+    return cases_of(orchestrate, submit(orchestrate, project, {**EXPERIMENT, "evals": {"select": ["score"]}}))
 
 
 @pytest.mark.parametrize("code", BODIES)
@@ -170,6 +140,13 @@ def test_a_code_of_a_score_style_attempt(orchestrate: Orchestrate, scoring: dict
     ends_so(orchestrate, scoring[f"score/{code.lower()}"], code, SCORED[code])
 
 
+@pytest.mark.soak
+def test_a_code_that_takes_its_time(orchestrate: Orchestrate, project: Path) -> None:
+    cases = cases_of(orchestrate, submit(orchestrate, project, {**EXPERIMENT, "evals": {"select": ["slow"]}}))
+    for code, body in SLOW.items():
+        ends_so(orchestrate, cases[f"slow/{code.lower()}"], code, body)
+
+
 def test_a_contradiction_is_told_of_the_attempt_and_counted_for_the_run(
     orchestrate: Orchestrate, passing: dict[str, Any]
 ) -> None:
@@ -179,5 +156,5 @@ def test_a_contradiction_is_told_of_the_attempt_and_counted_for_the_run(
     assert "COVERAGE_CONTRADICTED usage: the adapter declares it complete, but tokens are not known" in shown
     lines = orchestrate("report", case["run"]).out.splitlines()
     [line] = [line.strip() for line in lines if "contradict" in line]
-    assert line.endswith("1 of 27 attempts contradict the coverage that the adapter declares: show a case with "
-                         "--diagnostics")  # fmt: skip
+    said = f"1 of {len(passing)} attempts contradict the coverage that the adapter declares"
+    assert line.endswith(f"{said}: show a case with --diagnostics")
