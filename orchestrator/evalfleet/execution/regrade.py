@@ -47,7 +47,7 @@ async def regrade(
 
 def refused(style: Style, recorded: AttemptEvidence, failure: AttemptFailure) -> Regrading:
     """The regrading of an attempt that can't be replayed here, for example since its row is not one any more."""
-    bare = replace(recorded, assertions=(), summary=replace(recorded.summary, assertions=0))
+    bare = replace(recorded, assertions=(), judge_calls=(), summary=replace(recorded.summary, assertions=0))
     return Regrading(evidence=_with(bare, fold(style, failure, ())), basis=Basis.REPLAYED)
 
 

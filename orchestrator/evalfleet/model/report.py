@@ -46,7 +46,7 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeCounts:
-    """The judge calls of one arm's own gradings, and what they used. `failed` gave no ruling.
+    """The judge calls of one arm, and what they used. `failed` gave no ruling.
 
     `unknown_usage` and `unknown_cost` count calls without a figure; cached ones used nothing.
     """
@@ -72,7 +72,8 @@ class ArmCounts:
     `retried_verdict` counts cases whose headline verdict is their first, before a `resume --retry failed`.
     `by_eval` counts evals (eval id × variants) by (counted, answered, passed) repetitions: counted are all but
     skipped and not needed, answered are passed, failed and `errored_own`; None when nobody grouped.
-    `judge` is kept apart from what the agent used; None when no judge was asked.
+    `judge` is what judges were asked before the attempts were sealed, `judge_again` what the grading that is read asked
+    them itself, both kept apart from what the agent used; None when no judge was asked.
     """
 
     arm: str
@@ -102,6 +103,7 @@ class ArmCounts:
     score_complete: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     judge: JudgeCounts | None = None
+    judge_again: JudgeCounts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,6 +160,7 @@ def _counters(counts: ArmCounts) -> dict[str, Any]:
         "unknown_cost": counts.unknown_cost,
         "seconds": dict(counts.seconds),
         "judge": None if counts.judge is None else asdict(counts.judge),
+        "judge_again": None if counts.judge_again is None else asdict(counts.judge_again),
     }
 
 

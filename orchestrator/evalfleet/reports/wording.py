@@ -62,6 +62,8 @@ def arm_lines(arm: ArmReport, *, alone: bool) -> Iterator[str]:
         yield f"failures by kind, all attempts: {failures}"
     if arm.counts.judge is not None:
         yield judge_counts(arm.counts.judge)
+    if arm.counts.judge_again is not None:
+        yield f"judged again: {judge_counts(arm.counts.judge_again)}"
     if arm.per_eval is not None and arm.per_eval.repetitions > arm.per_eval.evals:
         yield from _per_eval_lines(arm.per_eval)
     yield from arm.notes

@@ -18,7 +18,10 @@ _OWN = frozenset(kind.value for kind in AGENT_OWN_KINDS)
 
 @dataclass(slots=True)
 class _Tally:
-    """One arm while it is counted. `classes` are the exclusive classes of ArmCounts by name."""
+    """One arm while it is counted. `classes` are the exclusive classes of ArmCounts by name.
+
+    `judge` says whether its calls were made by a later grading.
+    """
 
     planned: int = 0
     classes: Counter[str] = field(default_factory=Counter[str])
@@ -36,7 +39,7 @@ class _Tally:
     score_complete: int = 0
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     by_eval: dict[tuple[int, int, int], int] = field(default_factory=dict[tuple[int, int, int], int])
-    judge: JudgeCounts | None = None
+    judge: dict[bool, JudgeCounts] = field(default_factory=dict[bool, JudgeCounts])
 
     def score(self, state: str | None, earned: float | None, sign: int = 1, times: int = 1) -> None:
         if state == "complete":
@@ -62,8 +65,8 @@ async def arm_counts(connection: Connection, run_key: int, grading: int = 0) -> 
             tallies[arm].score(state, earned, times=cases)
         reopened = await _flag(connection, read_sql.REOPENED, run_key)
         if await _flag(connection, read_sql.ASKED_JUDGES, run_key):
-            for arm, *counts in await _rows(connection, read_sql.JUDGE_CALLS.encode(), given):
-                tallies[arm].judge = _judge_counts(counts)
+            for arm, again, *counts in await _rows(connection, read_sql.JUDGE_CALLS.encode(), given):
+                tallies[arm].judge[again] = _judge_counts(counts)
         if reopened:
             await _keep_first_verdicts(connection, tallies, given)
         if any(repeated for *_, repeated in arms):
@@ -166,7 +169,8 @@ def _counts(name: str, style: Style, tally: _Tally) -> ArmCounts:
         earned_sum=tally.earned_sum,
         score_complete=tally.score_complete,
         seconds=tally.seconds,
-        judge=tally.judge,
+        judge=tally.judge.get(False),
+        judge_again=tally.judge.get(True),
         **classes,
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evalfleet.store.judged_sql import JUDGED
+from evalfleet.store.judged_sql import JUDGED, KNOWN_COST, UNKNOWN_COST
 from evalfleet.store.read_sql import STALE_SECONDS
 from evalfleet.store.rows import ASSERTION_FIELDS, ATTEMPT_FIELDS, JUDGE_CALL_FIELDS
 
@@ -156,6 +156,12 @@ WRITE = tuple(
             """
             for table in ("assertions", "judge_calls")
         ),
-        "UPDATE runs SET grading = %(number)s WHERE run_key = %(run_key)s",
+        f"""
+        UPDATE runs r
+        SET grading = %(number)s, (judge_usd, unknown_judge_cost) = (
+            SELECT r.judge_usd + {KNOWN_COST}, r.unknown_judge_cost + {UNKNOWN_COST} FROM pg_temp.staged_judge_calls j
+        )
+        WHERE r.run_key = %(run_key)s
+        """,
     )
 )

@@ -88,15 +88,15 @@ def classes(graded: bool) -> bytes:
     """.encode()
 
 
-#: The judge calls by arm, those of later gradings left out: no row in a run that asks no judge.
+#: The judge calls by arm: those of sealing, and those that the grading made itself. No row where no judge was asked.
 JUDGE_CALLS = f"""
-SELECT a.arm, count(*), count(*) FILTER (WHERE j.cached), count(*) FILTER (WHERE j.code IS NOT NULL),
+SELECT a.arm, j.grading > 0, count(*), count(*) FILTER (WHERE j.cached), count(*) FILTER (WHERE j.code IS NOT NULL),
        coalesce(sum(j.input_tokens), 0)::bigint, coalesce(sum(j.output_tokens), 0)::bigint,
        count(*) FILTER (WHERE NOT j.cached AND (j.input_tokens IS NULL OR j.output_tokens IS NULL)),
        {KNOWN_COST}, {UNKNOWN_COST}
 FROM judge_calls j JOIN attempts a ON a.run_key = j.run_key AND a.attempt = j.attempt
-WHERE j.run_key = %(run_key)s AND j.grading = 0 AND j.attempt >= {FIRST_OWN_ATTEMPT}
-GROUP BY a.arm
+WHERE j.run_key = %(run_key)s AND j.grading IN (0, %(grading)s) AND j.attempt >= {FIRST_OWN_ATTEMPT}
+GROUP BY 1, 2
 """
 
 ASKED_JUDGES = "SELECT EXISTS (SELECT FROM judge_calls WHERE run_key = %s)"

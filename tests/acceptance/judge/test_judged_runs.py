@@ -250,6 +250,11 @@ async def test_a_run_that_is_judged_again_takes_its_own_replies_and_asks_edited_
         assert (await project("rescore", run)).code == 0
         assert len(project.endpoint.requests) == asked + 1
         assert project.rows("j.grading, cached, label", run) == [(0, False, "yes"), (1, True, "yes"), (2, False, "yes")]
+        lines = (await project("report", run)).out.splitlines()
+        assert "  parrot: 1 judge call · 100 / 20 tokens · –" in lines
+        assert "  parrot: judged again: 1 judge call · 100 / 20 tokens · –" in lines
+        lines = (await project("report", run, "--grading", "1")).out.splitlines()
+        assert "  parrot: judged again: 1 judge call, 1 cached · 0 / 0 tokens · $0.00" in lines
 
 
 async def test_another_judge_runs_a_case_again_and_another_key_does_not(

@@ -9,18 +9,21 @@ from typing import Any
 import pytest
 
 from evalfleet.errors import StoreError
+from evalfleet.model.grading import Basis, Regrading
 from evalfleet.model.judge import JudgeCall, JudgeMessage, Ruling
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.usage import Usage
 from evalfleet.model.verdict import Settlement, Verdict
 from evalfleet.store.artifacts import FileArtifacts
 from evalfleet.store.creation import create_run
+from evalfleet.store.gradings import RecordedAttempt
 from evalfleet.store.judge_cache import PostgresJudgeCache
 from evalfleet.store.lifecycle import delete_run
 from evalfleet.store.planned import Presettled
 from evalfleet.store.reader import Reader
 from evalfleet.store.transfer import export_run, import_run
 from evalfleet.store.writer import PostgresRecorder
+from tests.integration.store.judged_again import judge_again, kept
 from tests.integration.store.samples import OTHER, a_case, a_run, batch, evidence, ignore, priced, started
 from tests.integration.store.sql import execute, one, rows
 
@@ -135,6 +138,29 @@ async def test_what_judges_cost_is_counted_once_apart_from_the_agents(database: 
     claim = await again.claim(OTHER, takeover=True, steal=True)
     assert (claim.spent_usd, claim.judge_usd, claim.unknown_judge_cost) == (1.0, pytest.approx(0.006), 2)
     await again.close()
+
+
+async def test_what_a_grading_asked_is_told_apart_and_counted_in_the_run(database: str) -> None:
+    run, recorder = await started(database)
+    await recorder.commit(batch(run.run_key, judged(101, 0, ANSWERED), judged(102, 1, ANSWERED)))
+    await recorder.finish("completed", None)
+    await recorder.close()
+    unpriced = replace(ANSWERED, cost_usd=None)
+
+    def asked_again(found: RecordedAttempt) -> Regrading:
+        if found.case.ordinal:
+            return kept(found)
+        return Regrading(evidence=replace(found.evidence, judge_calls=(ANSWERED, unpriced)), basis=Basis.REPLAYED)
+
+    assert await judge_again(database, "r1", asked_again) == 1
+    reader = Reader(database)
+    (graded, _), (sealed, _) = (await reader.aggregate("r1")).arms, (await reader.aggregate("r1", 0)).arms
+    await reader.close()
+    assert graded.judge == sealed.judge is not None and sealed.judge_again is None
+    assert (sealed.judge.calls, sealed.judge.cost_usd, sealed.judge.unknown_cost) == (2, 0.004, 0)
+    again = graded.judge_again
+    assert again is not None and (again.calls, again.cost_usd, again.unknown_cost) == (2, 0.002, 1)
+    assert await one(database, "SELECT judge_usd, unknown_judge_cost FROM runs") == (pytest.approx(0.006), 1)
 
 
 async def test_a_store_that_is_away_is_a_store_error(database: str) -> None:

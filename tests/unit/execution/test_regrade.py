@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from evalfleet.assertions.matchers import command_succeeded, equals, includes, satisfies
-from evalfleet.errors import FailureKind, SendFailure
+from evalfleet.errors import AttemptFailure, FailureKind, SendFailure
 from evalfleet.execution.attempt import AttemptControl
-from evalfleet.execution.regrade import regrade
+from evalfleet.execution.regrade import refused, regrade
 from evalfleet.model.assertion import Result
 from evalfleet.model.coverage import Channel, unavailable
 from evalfleet.model.events import InputOption, InputRequested
@@ -22,6 +22,7 @@ from evalfleet.model.grading import Basis, Regrading
 from evalfleet.model.turn import InputFile, InputResponse, Turn, TurnInput, TurnStatus
 from evalfleet.model.verdict import Outcome, ScoreState, Style, Verdict
 from evalfleet.testing.fakes import FakeAdapter
+from tests.integration.store.test_judge_calls import ANSWERED
 
 Both = Callable[..., Any]
 
@@ -435,3 +436,10 @@ async def test_folding_reads_the_stored_rows_and_not_the_stored_verdict(
     job = replace(job, definition=replace(job.definition, replayable=False))
     found = await regrade(job, make_services(), AttemptControl(), replace(recorded, summary=wrong))
     assert (found.evidence.summary.verdict, found.evidence.summary.message) == (Verdict.PASSED, None)
+
+
+async def test_an_attempt_that_cannot_be_judged_here_takes_no_judge_call_over(attempt: Any) -> None:
+    recorded = replace(await attempt(two_turns, Counting()), judge_calls=(ANSWERED,))
+    found = refused(Style.PASS, recorded, AttemptFailure(FailureKind.AUTHORING, "ROW_INVALID", "no row"))
+    assert (found.evidence.assertions, found.evidence.judge_calls) == ((), ())
+    assert found.evidence.turns == recorded.turns and found.evidence.summary.code == "ROW_INVALID"
