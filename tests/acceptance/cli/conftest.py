@@ -5,8 +5,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +29,18 @@ class Ended:
 
 @dataclass(frozen=True)
 class Orchestrate:
-    """The installed command, with a state directory and a record store of its own."""
+    """The installed command, with a state directory and a record store of its own, and more `variables` if need be."""
 
     home: Path
     database_url: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def environment(self) -> dict[str, str]:
         dropped = ("EVALFLEET_", "RAY_", "XDG_STATE_HOME")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
-        return {**kept, "EVALFLEET_HOME": str(self.home), "EVALFLEET_DATABASE_URL": self.database_url}
+        own = {"EVALFLEET_HOME": str(self.home), "EVALFLEET_DATABASE_URL": self.database_url}
+        return {**kept, **own, **self.variables}
 
     def start(self, *arguments: str, cwd: Path | None = None) -> subprocess.Popen[str]:
         program = Path(sys.executable).with_name("orchestrate")

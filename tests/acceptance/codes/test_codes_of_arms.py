@@ -11,6 +11,8 @@ import pytest
 
 from evalfleet.testing.http_endpoint import HttpEndpoint, Reply, Request, json_reply
 from evalfleet.testing.model_endpoint import completion, sse
+from tests.acceptance.codes.bodies import cases_of, submit
+from tests.acceptance.codes.other_package import with_other_package
 
 if TYPE_CHECKING:
     from tests.acceptance.cli.conftest import Orchestrate
@@ -36,6 +38,7 @@ ANSWERS = {
     "302": Reply(status=302, headers={"location": "http://127.0.0.1:1/"}),
     "html": Reply(headers={"content-type": "text/html"}, body=b"<html>"),
     "drop": Reply(drop=True),
+    "silent": Reply(silent=True),
     "error": json_reply({"error": {"message": "overloaded", "code": "server_error"}}),
     "empty": json_reply(completion("", usage=None)),
     "cut": Reply(headers=STREAM, body=(BEGUN,)),
@@ -55,6 +58,10 @@ def scripted(**more: Any) -> dict[str, Any]:
     return {"adapter": "scripted", **more}
 
 
+def rude(does: str) -> dict[str, Any]:
+    return {"adapter": "rude", "does": does}
+
+
 #: An arm for each code, and whose fault it is.
 ARMS: dict[str, tuple[dict[str, Any], str]] = {
     "RATE_LIMITED": (http("429"), "provider"),
@@ -66,12 +73,19 @@ ARMS: dict[str, tuple[dict[str, Any], str]] = {
     "BAD_RESPONSE": (http("html"), "provider"),
     "CONNECTION_BROKEN": (http("drop"), "provider"),
     "CONNECTION_REFUSED": ({**http(""), "url": "http://127.0.0.1:9"}, "provider"),
+    "PROVIDER_TIMEOUT": (http("silent", timeout=0.2), "provider"),
+    "REQUEST_INVALID": (http("html", headers={"x-note": "two\nlines"}), "adapter"),
     "PROVIDER_ERROR": (openai("error"), "provider"),
     "EMPTY_RESPONSE": (openai("empty"), "provider"),
     "STREAM_CUT": (openai("cut", stream=True), "provider"),
     "INPUT_UNSUPPORTED": (http("html", flags={"file": True}), "adapter"),
     "DIRECTIVE_INVALID": (scripted(directives=True, flags={"say": "[[spin: no]]"}), "authoring"),
     "SCRIPTED_FAILURE": (scripted(rules=[{"fail": {"kind": "agent"}}]), "agent"),
+    "ADAPTER_RAISED": (rude("raises"), "adapter"),
+    "ADAPTER_CANCELLED": (rude("cancels itself"), "adapter"),
+    "NO_COVERAGE": (rude("declares nothing"), "adapter"),
+    "SESSION_CLOSE_FAILED": (rude("does not close"), "adapter"),
+    "STAGE_CANCELLED": (rude("cancels its closing"), "adapter"),
 }
 
 
@@ -85,16 +99,14 @@ def cases(orchestrate: Orchestrate, tmp_path_factory: pytest.TempPathFactory) ->
     (project / "evals").mkdir()
     (project / "evals" / "says.eval.py").write_text(EVAL)
 
+    command = with_other_package(orchestrate, tmp_path_factory.mktemp("package"))
+
     async def run() -> dict[str, Any]:
         async with HttpEndpoint(handler) as endpoint:
             written = json.dumps({name.lower(): arm for name, (arm, _) in ARMS.items()})
             arms = json.loads(written.replace("URL", endpoint.url))
-            experiment = {"schema_version": 1, "name": "arms", "retry": {"max_attempts": 1}, "arms": arms}
-            (project / "experiment.yaml").write_text(json.dumps(experiment))
-            ended = await asyncio.to_thread(orchestrate, "submit", "experiment.yaml", "--inline", "--json", cwd=project)
-        assert ended.code == 1, ended.err
-        listed = orchestrate("show", ended.values[0]["run"]["id"], "--json", cwd=project)
-        return {case["arm"]: case for case in listed.values}
+            ended = await asyncio.to_thread(submit, command, project, {"arms": arms})
+        return cases_of(orchestrate, ended, key="arm")
 
     return asyncio.run(run())
 
