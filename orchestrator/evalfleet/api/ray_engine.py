@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -13,9 +12,10 @@ from evalfleet.api.inline import Claiming, Observer
 from evalfleet.api.working import WorkerBlueprint
 from evalfleet.randomness import SystemRandom
 from evalfleet.scheduling.coordinator import RunEnd
+from evalfleet.scheduling.fleet import Fleet, fleet
 from evalfleet.scheduling.ray_actors import Claim
 from evalfleet.scheduling.ray_cluster import Cluster, ray_cluster
-from evalfleet.scheduling.ray_run import Fleet, RayRun
+from evalfleet.scheduling.ray_run import RayRun
 from evalfleet.settings import RAY_TOKEN, ray_authentication, use_ray_authentication
 
 
@@ -34,10 +34,8 @@ async def joined(address: str | None) -> AsyncGenerator[Cluster, None]:
 
 
 def fleet_for(blueprint: RunBlueprint, cluster: Cluster, workers: int | None, lanes: int | None) -> Fleet:
-    """One worker for two CPUs, and lanes so that all of them together reach the run's concurrency."""
-    concurrency = blueprint.experiment.limits.concurrency
-    count = workers or max(1, min(cluster.cpus // 2, concurrency))
-    return Fleet(count, lanes or math.ceil(concurrency / count))
+    """The workers and lanes that this run gets on this cluster."""
+    return fleet(blueprint.experiment.limits.concurrency, blueprint.cases, cluster.cpus, workers, lanes)
 
 
 async def run_on_ray(blueprint: RunBlueprint, claiming: Claiming, fleet: Fleet, observer: Observer | None) -> RunEnd:

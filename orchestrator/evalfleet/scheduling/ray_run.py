@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -20,6 +19,7 @@ from evalfleet.errors import EvalfleetError, InfrastructureError
 from evalfleet.model.report import RunProgress
 from evalfleet.model.verdict import RunStatus
 from evalfleet.scheduling.coordinator import BEAT, RunEnd
+from evalfleet.scheduling.fleet import Fleet
 from evalfleet.scheduling.ray_actors import (
     Actor,
     Claim,
@@ -37,14 +37,6 @@ SILENCE = 15.0
 DRAIN = 3.0
 #: Workers that fail to begin this many times in a row end the run.
 _GIVE_UP = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Fleet:
-    """How many workers a run gets, and how many lanes each."""
-
-    workers: int
-    lanes: int
 
 
 class RayRun:

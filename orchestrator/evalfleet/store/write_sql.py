@@ -7,9 +7,7 @@ join over a whole run.
 
 from __future__ import annotations
 
-from functools import cache
-
-from evalfleet.store.judged_sql import KNOWN_COST, UNKNOWN_COST
+from evalfleet.store.judged_sql import KNOWN_COST, UNKNOWN_COST, settlements
 from evalfleet.store.rows import ASSERTION_FIELDS, ATTEMPT_FIELDS, JUDGE_CALL_FIELDS, PAGE_FIELDS, TOOL_CALL_FIELDS
 
 
@@ -70,14 +68,14 @@ FROM runs WHERE id = %s
 """)
 
 CLAIMED = _sql("""
-SELECT commit_seq, total, failures, spent_usd, judge_usd, unknown_judge_cost,
+SELECT commit_seq, grading, total, failures, spent_usd, judge_usd, unknown_judge_cost,
        total - (SELECT coalesce(sum(unsettled), 0) FROM case_blocks b WHERE b.run_key = r.run_key)::bigint
 FROM runs r WHERE run_key = %s
 """)
 
-CLAIMED_TALLIES = _sql("""
-SELECT coalesce(verdict::text, how::text), count(*) FROM settlements
-WHERE run_key = %s AND superseded_at IS NULL GROUP BY 1
+CLAIMED_TALLIES = _sql(f"""
+SELECT coalesce(verdict::text, how::text), count(*) FROM {settlements(graded=True)} s
+WHERE run_key = %(run_key)s AND superseded_at IS NULL GROUP BY 1
 """)
 
 OPEN_INTENTS = _sql("""
@@ -143,7 +141,11 @@ WITH fresh AS (
     UPDATE runs r
     SET attempts = r.attempts + n.attempts, tokens = least(r.tokens + n.tokens, 9223372036854775807),
         failures = r.failures + (SELECT count(*) FROM settled WHERE verdict = 'errored'),
-        spent_usd = r.spent_usd + n.spent_usd, unknown_cost = r.unknown_cost + n.unknown_cost%(judged)s
+        spent_usd = r.spent_usd + n.spent_usd, unknown_cost = r.unknown_cost + n.unknown_cost,
+        (judge_usd, unknown_judge_cost) = (
+            SELECT r.judge_usd + {KNOWN_COST}, r.unknown_judge_cost + {UNKNOWN_COST}
+            FROM pg_temp.stage_judge_calls j WHERE j.attempt IN (SELECT attempt FROM inserted)
+        )
     FROM (
         SELECT count(*) AS attempts,
                coalesce(sum(input_tokens::numeric + output_tokens), 0) AS tokens,
@@ -156,24 +158,19 @@ WITH fresh AS (
 SELECT attempt, settles FROM inserted
 """
 
-_COUNT_JUDGED = f""",
-        (judge_usd, unknown_judge_cost) = (
-            SELECT r.judge_usd + {KNOWN_COST}, r.unknown_judge_cost + {UNKNOWN_COST}
-            FROM pg_temp.stage_judge_calls j WHERE j.attempt IN (SELECT attempt FROM inserted)
-        )
-"""
-
-
-@cache
-def write_attempts(children: frozenset[str]) -> bytes:
-    """The statement that moves staged attempts, and the children of those that were new, to their tables."""
-    parts = "".join(
-        f", {table}_written AS (INSERT INTO {table} ({_names(STAGED[table])}) SELECT {_names(STAGED[table], 's.')} "
-        f"FROM pg_temp.stage_{table} s WHERE s.attempt IN (SELECT attempt FROM inserted))"
-        for table in sorted(children)
+#: Moves staged attempts, and the children of those that were new, to their tables. One statement for every batch: it is
+#: planned once, and an empty staging table costs next to nothing.
+WRITE_ATTEMPTS = _sql(
+    _WRITE_ATTEMPTS.replace(
+        "%(children)s",
+        "".join(
+            f", {table}_written AS (INSERT INTO {table} ({_names(fields)}) SELECT {_names(fields, 's.')} "
+            f"FROM pg_temp.stage_{table} s WHERE s.attempt IN (SELECT attempt FROM inserted))"
+            for table, fields in STAGED.items()
+            if table != "attempts"
+        ),
     )
-    judged = _COUNT_JUDGED if "judge_calls" in children else ""
-    return _sql(_WRITE_ATTEMPTS.replace("%(children)s", parts).replace("%(judged)s", judged))
+)
 
 
 WRITE_LOST = _sql(f"""

@@ -330,7 +330,7 @@ async def test_a_superseded_row_keeps_what_it_found(database: str) -> None:
 @pytest.mark.parametrize(
     ("statement", "given"),
     [
-        (write_sql.write_attempts(frozenset({"assertions"})), {"commit_seq": 1}),
+        (write_sql.WRITE_ATTEMPTS, {"commit_seq": 1}),
         (write_sql.PAGE, {"after": -1, "limit": 100}),
     ],
     ids=["write", "page"],
