@@ -177,6 +177,7 @@ def _blueprint(info: RunInfo, session: Session, catalog: Catalog) -> RunBlueprin
         experiment_file=str(catalog.project / info.lock["request"]["in_project"]),
         snapshot=info.experiment,
         arms=(),
+        cases=info.total,
         files={name: str(file.relative_to(catalog.project)) for name, file in catalog.files.items()},
         database_url=session.url,
         embedded=settings.database_url is None,

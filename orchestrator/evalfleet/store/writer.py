@@ -11,7 +11,7 @@ from evalfleet.errors import ConfigurationError, Fenced, RunHeld, StoreError
 from evalfleet.model.record import Claim, CommitBatch, Committed, IntentKind, OpenIntent, PendingCase
 from evalfleet.ports import Holder
 from evalfleet.store import write_sql
-from evalfleet.store.batches import Fence, apply, halves, merged, recall
+from evalfleet.store.batches import Fence, apply, halves, merged, recall, rehearse
 from evalfleet.store.case_row import WIDTH, read_case
 from evalfleet.store.connection import Connection
 from evalfleet.store.lifeline import REFUSED, Lifeline
@@ -230,6 +230,7 @@ async def _prepare(connection: Connection) -> None:
     connection.prepare_threshold = 0
     await connection.execute(write_sql.SESSION, prepare=False)
     await connection.execute(write_sql.STAGING, prepare=False)
+    await rehearse(connection)
 
 
 async def _nothing(_: Connection) -> None:
