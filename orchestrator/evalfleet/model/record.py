@@ -207,8 +207,9 @@ class Claim:
 
     `run_key` is the store's internal number of the run; `total` its denominator; `settled` and `failures`
     count settled cases and those among them that are errored, which `max_failures` limits; `tallies` counts settled
-    cases by verdict, or by how they were settled without one. `judge_usd` is what judges cost so far, later gradings
-    included, `unknown_judge_cost` the number of their calls without a figure.
+    cases by verdict, or by how they were settled without one. All verdicts are those of the run's current grading.
+    `judge_usd` is what judges cost so far, later gradings included, `unknown_judge_cost` the number of their calls
+    without a figure.
     """
 
     run_key: int

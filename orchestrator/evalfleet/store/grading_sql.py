@@ -158,7 +158,11 @@ WRITE = tuple(
         ),
         f"""
         UPDATE runs r
-        SET grading = %(number)s, (judge_usd, unknown_judge_cost) = (
+        SET grading = %(number)s, failures = (
+            SELECT count(*) FROM settlements s
+            LEFT JOIN judgements j ON j.run_key = s.run_key AND j.grading = %(number)s AND j.attempt = s.attempt
+            WHERE s.run_key = %(run_key)s AND s.superseded_at IS NULL AND coalesce(j.verdict, s.verdict) = 'errored'
+        ), (judge_usd, unknown_judge_cost) = (
             SELECT r.judge_usd + {KNOWN_COST}, r.unknown_judge_cost + {UNKNOWN_COST} FROM pg_temp.staged_judge_calls j
         )
         WHERE r.run_key = %(run_key)s

@@ -35,7 +35,7 @@ WITH reopening AS (
     UPDATE settlements s SET superseded_at = clock_timestamp(), reopening = (SELECT reopening FROM reopening)
     WHERE run_key = %(run_key)s AND superseded_at IS NULL AND how <> 'carried'
       AND ({CURRENT_VERDICT}::text = ANY(%(retry_list)s) OR how::text = ANY(%(retry_list)s))
-    RETURNING ordinal, attempt, verdict
+    RETURNING ordinal, attempt, {CURRENT_VERDICT} AS verdict
 ), attempts AS (
     UPDATE attempts a SET settles = false FROM reopened o WHERE a.run_key = %(run_key)s AND a.attempt = o.attempt
 ), blocks AS (

@@ -141,7 +141,11 @@ class PostgresRecorder:
         # settlements are counted in a transaction that began after the claim: no old commit can follow it
         async with connection.transaction():
             counted = await (await connection.execute(write_sql.CLAIMED, (run_key,))).fetchone()
-            cursor = await connection.execute(write_sql.CLAIMED_TALLIES, (run_key,))
+            if counted is None:
+                raise StoreError(f"run {self._run_id} vanished while it was claimed")
+            commit_seq, grading, total, failures, spent, judge_usd, unknown_judge_cost, settled = counted
+            place = {"run_key": run_key, "grading": grading}
+            cursor = await connection.execute(write_sql.CLAIMED_TALLIES, place)
             tallies = {str(what): int(cases) for what, cases in await cursor.fetchall()}
             cursor = await connection.execute(write_sql.OPEN_INTENTS, (run_key, epoch))
             intents = [
@@ -149,9 +153,6 @@ class PostgresRecorder:
             ]
             cursor = await connection.execute("SELECT arm, name FROM arms WHERE run_key = %s", (run_key,))
             self._arms = {int(arm): str(name) for arm, name in await cursor.fetchall()}
-        if counted is None:
-            raise StoreError(f"run {self._run_id} vanished while it was claimed")
-        commit_seq, total, failures, spent, judge_usd, unknown_judge_cost, settled = counted
         self._fence = Fence(run_key=run_key, epoch=epoch, commit_seq=commit_seq)
         self._kept.clear()
         self._seen = connection

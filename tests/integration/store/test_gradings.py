@@ -27,6 +27,7 @@ from evalfleet.store.rows import EvidenceEncoder
 from evalfleet.store.transfer import export_run, import_run
 from tests.integration.store.judged_again import as_verdicts, judge_again, kept
 from tests.integration.store.samples import (
+    OTHER,
     a_case,
     a_run,
     batch,
@@ -323,6 +324,23 @@ async def test_a_reopening_goes_by_the_grading_that_counts(database: str, reader
     await judge_again(database, "r1", as_verdicts({0: PASSED, 1: FAILED}))
     assert await reopen(database, "r1", (CaseStatus.FAILED,), who="ann", why="flaky") == 1
     assert await rows(database, "SELECT ordinal FROM settlements WHERE superseded_at IS NOT NULL") == [(1,)]
+
+
+async def test_a_run_that_goes_on_counts_by_the_grading_that_counts(database: str) -> None:
+    judges_fault = [unavailable(100, 0), unavailable(101, 1), evidence(102, 2), evidence(103, 3)]
+    run_key = await finished(database, *judges_fault, cases=6)
+    await judge_again(database, "r1", as_verdicts({0: PASSED, 2: ERRORED, 3: FAILED}))
+    recorder = await resumed(database)
+    claim = await recorder.claim(OTHER, takeover=True)
+    assert (claim.tallies, claim.failures, claim.settled) == ({"passed": 1, "errored": 2, "failed": 1}, 2, 4)
+    await recorder.commit(batch(run_key, unavailable(104, 4)))
+    claim = await recorder.claim(OTHER, takeover=True)
+    assert (claim.tallies, claim.failures) == ({"passed": 1, "errored": 3, "failed": 1}, 3)
+    await recorder.finish("limited", "max_failures")
+    assert await reopen(database, "r1", (CaseStatus.ERRORED,), who="ann", why="mended") == 3
+    claim = await recorder.claim(OTHER, takeover=True)
+    assert (claim.tallies, claim.failures) == ({"passed": 1, "failed": 1}, 0)
+    await recorder.close()
 
 
 async def test_reuse_takes_the_grading_that_counts_and_its_evidence(database: str, reader: Reader) -> None:
