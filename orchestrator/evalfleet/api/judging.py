@@ -17,8 +17,8 @@ from evalfleet.ports import JudgeModel, Secrets
 from evalfleet.randomness import SystemRandom
 from evalfleet.settings import EnvironmentSecrets, Settings
 
-#: Seconds that a judge has to answer before the run begins.
-_PATIENCE = 20.0
+#: Seconds and tries that a judge has to answer before the run begins.
+_PATIENCE, _TRIES = 20.0, 2
 
 _SCHEMA = {
     "type": "object",
@@ -81,6 +81,7 @@ async def _fault(judge: JudgeConfig, model: JudgeModel, secrets: Secrets) -> str
         temperature=judge.temperature,
         max_tokens=judge.max_tokens,
         timeout=_PATIENCE,
+        tries=_TRIES,
     )
     try:
         await model.ask(request, key)

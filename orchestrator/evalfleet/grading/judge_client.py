@@ -33,8 +33,6 @@ from evalfleet.ports import Clock, Random
 
 #: Calls of one client that are under way at once; the others wait, and their time does not run yet.
 CALLS_AT_ONCE = 32
-#: Tries of a call that fail in a way that may pass. A change of dialect is not one of them.
-PASSING_FAILURES = 3
 #: The part of a call's time that one try may take, so that a silent server leaves time for another.
 SHARE = 0.5
 #: Bytes of an answer. A ruling is a few hundred.
@@ -93,16 +91,16 @@ class HttpJudge:
                 self._dialects[server] = dialect
                 return _read(request, key, answer, tries)
             other = dialect.instead(answer.status, answer.body)
-            failures += other is None
-            wait = 0.0 if other is not None else self._wait(answer, failures)
+            failures += other is None  # a change of dialect is none
+            wait = 0.0 if other is not None else self._wait(answer, failures, request.tries)
             if wait is None or self._clock.monotonic() + wait >= ends:
                 raise _failure(CALL_FAILED, request, shown(_said(answer), key), tries, answer.status)
             dialect = other or dialect
             await self._clock.sleep(wait)
 
-    def _wait(self, answer: _Answer, failures: int) -> float | None:
-        """Seconds until the next try; None when there is none."""
-        if not answer.passing or failures >= PASSING_FAILURES:
+    def _wait(self, answer: _Answer, failures: int, tries: int) -> float | None:
+        """Seconds until the next of `tries`; None when there is none."""
+        if not answer.passing or failures >= tries:
             return None
         if answer.wait is not None:
             return answer.wait

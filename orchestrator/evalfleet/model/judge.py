@@ -73,7 +73,10 @@ class JudgeMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeRequest:
-    """One model call to make. `schema` is the JSON Schema that the answer is asked to follow; `timeout` in seconds."""
+    """One model call to make. `schema` is the JSON Schema that the answer is asked to follow; `timeout` in seconds.
+
+    `tries` of it may fail in a way that may pass.
+    """
 
     model: str
     base_url: str
@@ -82,6 +85,7 @@ class JudgeRequest:
     temperature: float | None
     max_tokens: int | None
     timeout: float
+    tries: int = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

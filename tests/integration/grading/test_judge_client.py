@@ -139,6 +139,12 @@ async def test_a_call_that_failed(
     assert clock.monotonic() - START == pytest.approx(slept)
 
 
+async def test_a_call_may_have_fewer_tries(judge: JudgeModel) -> None:
+    async with ModelEndpoint([refusing(500), refusing(500), "too late"]) as model:
+        failure = await failing(judge, asking(model.base_url, tries=2))
+    assert (failure.tries, len(model.requests)) == (2, 2)
+
+
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
