@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 #: Lanes of one worker whose attempts may end in a burst without waiting long for each other's sealing.
-CROWD = 50
+CROWD = 100
 
 
 @dataclass(frozen=True, slots=True)
