@@ -1,8 +1,9 @@
 """`adapter: openai`: a chat model of any OpenAI-compatible provider, with a loop over the arm's own tools.
 
 Statuses: a normal stop is completed; a token limit truncated; a content filter, or more rounds of tool calls than
-allowed, failed; a call that somebody has to allow (`approve`) waiting. The next send answers such calls: it runs those
-that were allowed, tells the model which were not, and goes on with the same rounds; without answers it denies them.
+allowed, failed; a call that somebody has to allow, as the arm (`approve`) or its tool says, waiting. The next send
+answers such calls: it runs those that were allowed, tells the model which were not, and goes on with the same rounds;
+without answers it denies them.
 Calls of tools that the arm does not run (`params.tools`) end the turn and stay pending. Reasoning
 is recorded apart from the reply. An answer that is well-formed and wholly empty (no text, call, reasoning or
 reasoning tokens) is a gateway's way to hide an outage: a provider failure `EMPTY_RESPONSE`, to be retried by the
@@ -55,6 +56,7 @@ class OpenAIAdapter:
         self._options = options
         self._box = ToolBox(tools, options.tool_threads)
         self._model = ChatModel(model, options, tools)
+        self._guarded = frozenset((*options.approve, *(tool.name for tool in tools if tool.needs_approval)))
 
     @property
     def coverage(self) -> Coverage:
@@ -65,7 +67,7 @@ class OpenAIAdapter:
         return False
 
     async def open(self, ctx: AdapterContext) -> Session:
-        return _ChatSession(self._model, self._box, self._options)
+        return _ChatSession(self._model, self._box, self._options, self._guarded)
 
     async def close(self) -> None:
         self._box.close()
@@ -73,11 +75,11 @@ class OpenAIAdapter:
 
 
 class _ChatSession:
-    def __init__(self, model: ChatModel, box: ToolBox, options: OpenAIOptions) -> None:
+    def __init__(self, model: ChatModel, box: ToolBox, options: OpenAIOptions, guarded: frozenset[str]) -> None:
         self._model = model
         self._box = box
         self._rounds = options.max_tool_rounds
-        self._guarded = frozenset(options.approve)
+        self._guarded = guarded
         self._parked: tuple[ToolCall, ...] = ()
         self._messages: list[dict[str, Any]] = []
         if options.system is not None:

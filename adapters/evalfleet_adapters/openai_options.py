@@ -33,7 +33,9 @@ class OpenAIOptions(BaseModel):
         (), description="Functions marked @tool, each as `module:attribute`; calls are run in the worker."
     )
     approve: tuple[str, ...] = Field(
-        (), description="Tools whose calls wait for a person: the turn is then waiting, and `respond` goes on with it."
+        (),
+        description="Tools whose calls wait for a person, beside those that say `needs_approval`: the turn is then "
+        "waiting, and `respond` goes on with it.",
     )
     tool_threads: int = Field(16, ge=1, description="How many synchronous tool calls may run at a time in a worker.")
     max_tool_rounds: int = Field(16, ge=0, description="Rounds of tool calls in one turn; one more fails the turn.")

@@ -27,6 +27,8 @@ class ToolRejected(Exception):
 class Tool:
     """A function offered to an agent. `parameters` is the JSON Schema of its arguments, an object.
 
+    `needs_approval` says that no call of it runs before a person allows it.
+
     Calling the tool calls the function as it is written; agents' arguments go through `bind` first.
     """
 
@@ -35,6 +37,7 @@ class Tool:
     parameters: Mapping[str, Any]
     function: Callable[..., Any]
     arguments: type[BaseModel]
+    needs_approval: bool = False
 
     @property
     def is_async(self) -> bool:
@@ -74,16 +77,24 @@ def tool(function: Callable[..., Any], /) -> Tool: ...
 
 
 @overload
-def tool(*, name: str | None = None, description: str | None = None) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    *, name: str | None = None, description: str | None = None, needs_approval: bool = False
+) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
 def tool(
-    function: Callable[..., Any] | None = None, /, *, name: str | None = None, description: str | None = None
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    needs_approval: bool = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Offer a typed function, sync or async, to agents: `@tool` or `@tool(name=…, description=…)`.
 
     Every parameter needs an annotation; `Annotated[str, "the city"]` describes it. The description defaults to
-    the docstring. Raises TypeError naming the tool and the parameter that can't be described to an agent.
+    the docstring. A call of a tool that `needs_approval` parks the turn until the eval responds. Raises TypeError
+    naming the tool and the parameter that can't be described to an agent.
     """
 
     def wrap(target: Callable[..., Any]) -> Tool:
@@ -95,6 +106,7 @@ def tool(
             parameters=_schema(model),
             function=target,
             arguments=model,
+            needs_approval=needs_approval,
         )
 
     return wrap if function is None else wrap(function)

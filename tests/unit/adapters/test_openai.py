@@ -384,6 +384,17 @@ async def test_a_call_that_nobody_allows_is_rejected_and_the_model_is_told(
     assert model.bodies[1]["messages"][2:] == [{"role": "tool", "tool_call_id": "a", "content": told}, *more]
 
 
+async def test_a_tool_may_say_itself_that_its_calls_need_approval(project: Path) -> None:
+    calls = [tool_call("add", LEFT, "a"), tool_call("pay", {"amount": 5}, "b")]
+    async with serving([completion(None, calls=calls), "paid"], tools=["my_agents:add", "my_agents:pay"]) as served:
+        adapter, _ = served
+        parked, done = await say(adapter, "x", answer(b="approve"))
+    assert parked.status is TurnStatus.WAITING
+    assert [event.operation_id for event in parked.events if isinstance(event, OperationFinished)] == ["a"]
+    assert parked.events[-1] == InputRequested("b", "May pay run?", "pay", {"amount": 5}, OPTIONS)
+    assert done.events == (OperationFinished("b", OperationStatus.COMPLETED, "paid 5"), said("paid"))
+
+
 async def test_calls_without_an_answer_stay_parked_and_the_model_is_not_asked(project: Path) -> None:
     calls = [tool_call("add", LEFT, "a"), tool_call("slow_add", RIGHT, "b")]
     async with serving([completion(None, calls=calls), "done"], tools=TOOLS, approve=["add", "slow_add"]) as served:

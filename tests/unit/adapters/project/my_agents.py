@@ -147,6 +147,11 @@ async def slow_add(left: int, right: int) -> int:
     return left + right
 
 
+@tool(needs_approval=True)
+def pay(amount: int) -> str:
+    return f"paid {amount}"
+
+
 @tool
 def unlucky() -> None:
     raise ZeroDivisionError("tool broke")
