@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import cast
 
-from evalfleet.errors import FailureKind, SendFailure
+from evalfleet.errors import Acceptance, FailureKind, SendFailure
 from evalfleet.model.canonical import digest
 from evalfleet.model.coverage import COMPLETE_COVERAGE, Coverage
 from evalfleet.model.events import Event, Message, OperationFinished, OperationStarted, OperationStatus, Role, Thinking
@@ -83,6 +83,9 @@ class _ScriptedSession:
         self._index = 0
 
     async def send(self, turn: TurnInput, ctx: AdapterContext) -> Turn:
+        if turn.files:
+            message = "the turn has files, which the scripted agent does not read: send text, or use another adapter"
+            raise SendFailure(message, code="INPUT_UNSUPPORTED", acceptance=Acceptance.REJECTED)
         index = self._index
         self._index += 1
         if self._adapter.plain:

@@ -13,7 +13,7 @@ from unittest import SkipTest
 
 import pytest
 
-from evalfleet.errors import FailureKind, SendFailure
+from evalfleet.errors import Acceptance, FailureKind, SendFailure
 from evalfleet.model.agent import agent
 from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, complete, partial, unavailable
 from evalfleet.model.events import (
@@ -59,6 +59,7 @@ PROBES = Probes(
     fails="break",
     remember=lambda word: f"remember {word}",
     recall="recall",
+    reads="read",
     tool_asks="use careful",
 )
 
@@ -90,6 +91,7 @@ class Conversation:
             events += [OperationStarted(name, name, {}) for name in names]
             events += [OperationFinished(name, OUTCOMES[name]) for name in names]
         reply = " ".join(self.heard) if turn.text == "recall" else turn.text
+        reply = "".join([reply, *(file.data.decode() for file in turn.files)])
         return Turn(reply=reply, events=(*events, Message(Role.ASSISTANT, reply)), usage=USAGE)
 
 
@@ -220,6 +222,8 @@ def model(request: Request) -> Scripted:
     text = messages[-1]["content"]
     if messages[-1]["role"] == "tool":
         return "used"
+    if isinstance(text, list):
+        return text[-1]["text"]
     if text in ("forever", "break"):
         return Reply(silent=text == "forever", status=500)
     if text == "recall":
@@ -320,6 +324,11 @@ class Blameless(Conversation):
         return await super().send(turn)
 
 
+class Late(Conversation):
+    async def send(self, turn: TurnInput) -> Turn:
+        raise SendFailure("no files", acceptance=Acceptance.STARTED)
+
+
 class Silent(Conversation):
     async def send(self, turn: TurnInput) -> Turn:
         return Turn(usage=USAGE)
@@ -383,6 +392,8 @@ COMPLETED = TurnStatus.COMPLETED
         ("a_cancelled_send_ends_at_once_and_harms_no_other", Quick, "ended by itself"),
         ("the_deadline_is_respected", Deaf, "after its deadline"),
         ("the_deadline_is_respected", Quick, "the send succeeded"),
+        ("a_file_is_read_or_refused", spoiled(lambda _: Turn(reply="fine", usage=USAGE)), "neither read nor refused"),
+        ("a_file_is_read_or_refused", Late, "a refused file is started, not rejected"),
         ("a_failure_names_who_is_to_blame", Conversation, "blamed on agent, not on provider"),
         ("a_failure_names_who_is_to_blame", Blameless, "needs a code and a message"),
     ],

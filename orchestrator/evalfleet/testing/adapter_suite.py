@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from unittest import SkipTest
 
-from evalfleet.errors import FailureKind
+from evalfleet.errors import Acceptance, FailureKind, SendFailure
 from evalfleet.model.coverage import Channel, Coverage, CoverageEntry, worse
 from evalfleet.model.events import (
     EVENT_TYPES,
@@ -27,7 +28,7 @@ from evalfleet.model.events import (
     OperationStatus,
     Role,
 )
-from evalfleet.model.turn import InputResponse, Turn, TurnInput, TurnStatus
+from evalfleet.model.turn import InputFile, InputResponse, Turn, TurnInput, TurnStatus
 from evalfleet.ports import Adapter
 from evalfleet.testing.adapter_context import FakeContext
 from evalfleet.testing.adapter_probes import (
@@ -47,6 +48,8 @@ from evalfleet.testing.adapter_probes import (
 
 #: How long an adapter may take to obey a cancellation or a deadline, in seconds.
 PROMPT = 2.0
+
+NOTE = InputFile("note.txt", "text/plain", b"xylophone-4711")
 
 ODD_TEXTS = (
     "NUL \0 and ESC \x1b[31m",
@@ -154,6 +157,23 @@ class AdapterChecks:
     @as_test
     async def test_a_call_that_is_denied_is_rejected(self) -> None:
         await self._answered(self.subject.probes.deny, OperationStatus.REJECTED)
+
+    @as_test
+    async def test_a_file_is_read_or_refused(self) -> None:
+        reads = self.subject.probes.reads
+        given = replace(as_input(self.subject.probes.plain) if reads is None else probed(reads, "reads"), files=(NOTE,))
+        async with self.subject.adapter() as adapter:
+            try:
+                said = reply_of(await send_once(adapter, given, self.subject.context()))
+            except SendFailure as failure:
+                expect(
+                    failure.acceptance is Acceptance.REJECTED, f"a refused file is {failure.acceptance}, not rejected"
+                )
+                return
+        expect(
+            NOTE.data.decode() in said,
+            "a file is neither read nor refused: give the probe reads (or Absent with the reason), or raise SendFailure",
+        )
 
     @as_test
     async def test_any_text_goes_there_and_back(self) -> None:

@@ -301,3 +301,11 @@ async def test_the_null_path_costs_next_to_nothing() -> None:
             await session.send(turn, ctx)
         best = min(best, (time.perf_counter() - began) / 200)
     assert best < 20e-6
+
+
+async def test_files_are_refused_before_anything_is_said() -> None:
+    session = await ScriptedAdapter(ScriptedOptions()).open(FakeContext())
+    with pytest.raises(SendFailure, match="the scripted agent does not read") as caught:
+        await session.send(TurnInput("look", files=(InputFile("a.txt", "text/plain", b"x"),)), FakeContext())
+    assert (caught.value.code, caught.value.acceptance) == ("INPUT_UNSUPPORTED", Acceptance.REJECTED)
+    assert (await session.send(TurnInput("look"), FakeContext())).reply == "look"
