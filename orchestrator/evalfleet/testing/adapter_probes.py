@@ -34,7 +34,8 @@ class Probes:
     `tool_succeeds`, `tool_fails` and `tool_rejected` make it call one tool that ends so, `two_tools` two tools that
     run at the same time. `echo` makes it reply with exactly a text. `endless` keeps it busy for a minute.
     `fails` makes the send raise, with `fails_kind` to blame. `remember` hands it a secret word that `recall`
-    asks back. `reads` makes it say what stands in a text file that is sent along. `tool_asks` makes it call one tool that waits for a person, who has the options `allow` and `deny`.
+    asks back. `reads` makes it say what stands in a text file that is sent along. `tool_asks` makes it call one tool
+    that waits for a person, who has the options `allow` and `deny`.
     """
 
     plain: str | TurnInput = "Say hello."

@@ -166,13 +166,12 @@ class AdapterChecks:
             try:
                 said = reply_of(await send_once(adapter, given, self.subject.context()))
             except SendFailure as failure:
-                expect(
-                    failure.acceptance is Acceptance.REJECTED, f"a refused file is {failure.acceptance}, not rejected"
-                )
+                how = failure.acceptance
+                expect(how is Acceptance.REJECTED, f"a refused file is {how}, not rejected")
                 return
         expect(
             NOTE.data.decode() in said,
-            "a file is neither read nor refused: give the probe reads (or Absent with the reason), or raise SendFailure",
+            "a file is neither read nor refused: give the probe reads (or Absent with the reason), or refuse it",
         )
 
     @as_test

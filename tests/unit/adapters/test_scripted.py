@@ -25,7 +25,7 @@ from evalfleet.model.events import (
     Role,
     Thinking,
 )
-from evalfleet.model.turn import Turn, TurnInput, TurnStatus
+from evalfleet.model.turn import InputFile, Turn, TurnInput, TurnStatus
 from evalfleet.model.usage import Usage
 from evalfleet.ports import AdapterFactory, ArmSettings
 from evalfleet.testing.adapter_context import FakeContext
