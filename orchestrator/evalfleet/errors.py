@@ -147,13 +147,14 @@ class SendFailure(EvalfleetError):
 class JudgeFailure(EvalfleetError):
     """A judge's model gave no answer. `code` is stable, `tries` counts requests sent, `status` is the last HTTP status.
 
-    The message must not hold secrets.
+    `latency` is in seconds for all tries together. The message must not hold secrets.
     """
 
     def __init__(self, code: str, message: str, *, tries: int = 0, status: int | None = None) -> None:
         self.code = code
         self.tries = tries
         self.status = status
+        self.latency = 0.0
         super().__init__(message)
 
 

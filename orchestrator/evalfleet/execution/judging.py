@@ -93,10 +93,8 @@ class Judging:
     async def _vote(self, inquiry: Inquiry, number: int) -> JudgeCall:
         prompt = ask(inquiry.question, number)
         request = request_digest(prompt, inquiry.config.identity())
-        started_at, began = self._clock.wall(), self._clock.monotonic()
         outcome = await self._cached(inquiry, request, number) or await self._asked(inquiry, prompt)
-        latency = self._clock.monotonic() - began
-        call = inquiry.call(prompt, request, number, outcome, (started_at, latency))
+        call = inquiry.call(prompt, request, number, outcome, self._clock.wall())
         inquiry.keep(call)
         return call
 
@@ -161,9 +159,9 @@ class Inquiry:
         request: str,
         number: int,
         outcome: JudgeReply | JudgeFailure,
-        took: tuple[float, float],
+        ended_at: float,
     ) -> JudgeCall:
-        """The call as it is recorded, its reply read. `took` is when it started and how long it took."""
+        """The call as it is recorded, its reply read. `ended_at` is in seconds since the epoch."""
         ruling: Ruling | None = None
         code = message = reply = None
         usage: Usage | None = None
@@ -189,8 +187,8 @@ class Inquiry:
             request=request,
             prompt=prompt.digest,
             messages=prompt.messages,
-            started_at=took[0],
-            latency=took[1],
+            started_at=ended_at - outcome.latency,
+            latency=outcome.latency,
             tries=outcome.tries,
             cached=cached,
             reply=reply,

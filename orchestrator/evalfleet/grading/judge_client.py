@@ -71,7 +71,13 @@ class HttpJudge:
         # keys read from files end in a newline, which no header may hold
         key = key.strip() if key is not None else None
         async with self._places:
-            return await self._asked(request, key)
+            began = self._clock.monotonic()
+            try:
+                reply = await self._asked(request, key)
+            except JudgeFailure as failure:
+                failure.latency = self._clock.monotonic() - began
+                raise
+            return replace(reply, latency=self._clock.monotonic() - began)
 
     async def close(self) -> None:
         client, self._client = self._client, None

@@ -90,12 +90,16 @@ class JudgeRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeReply:
-    """What the model answered. `cut_off` says that it ran into its token limit; `tries` counts requests sent."""
+    """What the model answered. `cut_off` says that it ran into its token limit; `tries` counts requests sent.
+
+    `latency` is in seconds for all tries together, without the time that the call waited for its turn.
+    """
 
     text: str
     usage: Usage | None = None
     cut_off: bool = False
     tries: int = 1
+    latency: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +122,8 @@ class JudgeCall:
     `assertion` is the index of its row. `repetition` and `vote` tell independent draws of one request apart. `request`
     is the digest of everything that decides the answer, `prompt` that of the messages alone. `ruling` is None when
     the call failed or its reply can't be read; `code` and `message` then say why. `started_at` is in seconds since
-    the epoch, `latency` in seconds. A `cached` reply was given to an earlier call and cost nothing here.
+    the epoch, `latency` in seconds; neither counts the wait for a free place. A `cached` reply was given to an earlier
+    call: it took no time and cost nothing here.
     """
 
     assertion: int

@@ -142,7 +142,7 @@ async def test_a_call_that_failed(
 async def test_a_call_may_have_fewer_tries(judge: JudgeModel) -> None:
     async with ModelEndpoint([refusing(500), refusing(500), "too late"]) as model:
         failure = await failing(judge, asking(model.base_url, tries=2))
-    assert (failure.tries, len(model.requests)) == (2, 2)
+    assert (failure.tries, failure.latency, len(model.requests)) == (2, 0.5, 2)
 
 
 @pytest.mark.parametrize(
@@ -251,9 +251,11 @@ async def test_a_call_above_the_bound_waits_for_a_place_and_its_time_with_it(
 
     async with HttpEndpoint(answer) as endpoint:
         calls = [judge.ask(asking(f"{endpoint.url}/v1"), KEY) for _ in range(CALLS_AT_ONCE + 1)]
-        *_, last = await asyncio.gather(*calls)
+        first, *_, last = await asyncio.gather(*calls)
     assert most == CALLS_AT_ONCE
     assert (last.text, last.tries) == ("fine", 2)
+    # the last one waited for the others, then for its own second try
+    assert (first.latency, last.latency) == (1_000.0, 0.5)
 
 
 async def test_a_place_is_free_again_after_a_cancelled_call(judge: JudgeModel) -> None:

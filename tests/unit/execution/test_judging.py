@@ -357,6 +357,7 @@ async def test_a_cached_reply_is_taken_for_its_draw_alone(court: Court) -> None:
     found = await court(asks, judge=judge)
     (hit,) = found.judge_calls
     assert (row(found).outcome.measurement, hit.cached, hit.tries, hit.cost_usd, hit.usage) == (1.0, True, 0, 0.0, None)
+    assert missed.judge_calls[0].latency > 0 == hit.latency
     other = await court(asks, judge={**judge, "votes": 2})
     assert [one.cached for one in other.judge_calls] == [True, False]
     uncached = await court(asks, judge={**judge, "cache": False})
