@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from evalfleet.execution.context import ScoreT, SyncT, T
     from evalfleet.model.agent import agent, sandbox_agent
     from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, Coverage, complete, partial, unavailable
-    from evalfleet.model.definition import Resources, SandboxSpec
+    from evalfleet.model.definition import EvalDefinition, Resources, SandboxSpec
     from evalfleet.model.events import (
         Compaction,
         ContextInjected,
@@ -112,6 +112,7 @@ _HOMES = {
     "complete": "evalfleet.model.coverage",
     "partial": "evalfleet.model.coverage",
     "unavailable": "evalfleet.model.coverage",
+    "EvalDefinition": "evalfleet.model.definition",
     "Resources": "evalfleet.model.definition",
     "SandboxSpec": "evalfleet.model.definition",
     "Compaction": "evalfleet.model.events",
@@ -150,6 +151,7 @@ __all__ = [
     "Dataset",
     "DefinitionError",
     "ErrorReported",
+    "EvalDefinition",
     "EvalfleetError",
     "FailureKind",
     "InputFile",

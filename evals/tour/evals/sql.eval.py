@@ -1,7 +1,6 @@
 """A list of evals made of rows: they are called sql/0000 and sql/0001. With a dataset the rows may stand in a file."""
 
-from evalfleet import T, define_eval, equals
-from evalfleet.model.definition import EvalDefinition
+from evalfleet import EvalDefinition, T, define_eval, equals
 
 ROWS = [
     ("Counts", "How many orders are there?", "SELECT count(*) FROM orders"),

@@ -7,6 +7,7 @@ from typing import assert_type
 from pydantic import BaseModel
 
 from evalfleet import (
+    EvalDefinition,
     Resources,
     SandboxSpec,
     SyncT,
@@ -21,7 +22,6 @@ from evalfleet import (
     subagent_match,
     tool_match,
 )
-from evalfleet.model.definition import EvalDefinition
 
 
 class Sky(BaseModel):
