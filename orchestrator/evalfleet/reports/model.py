@@ -98,8 +98,8 @@ def _notes(counts: ArmCounts) -> tuple[str, ...]:
     if counts.carried:
         notes.append(f"{counted(counts.carried, 'case')} carried from an earlier run")
     if counts.contradicted:
-        attempts = part_of(counts.contradicted, counts.attempts, "attempt")
-        notes.append(f"{attempts} contradict the coverage that the adapter declares: show a case with --diagnostics")
+        turns = f"turns of {part_of(counts.contradicted, counts.attempts, 'attempt')}"
+        notes.append(f"{turns} contradict the coverage that the adapter declares: show a case with --diagnostics")
     # where nothing at all is known, the figure itself is a dash
     for what, unknown in (("cost", counts.unknown_cost), ("token usage", counts.unknown_usage)):
         if 0 < unknown < counts.attempts:

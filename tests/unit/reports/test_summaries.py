@@ -186,3 +186,17 @@ def test_case_values_are_complete(make_case: Callable[..., CaseView]) -> None:
     assert value["usage"]["input_tokens"] == 3
     assert value["usage"]["output_tokens"] is None
     assert (value["class"], value["variants"]) == ("passed", {"ask": "vague"})
+
+
+@pytest.mark.parametrize(
+    ("contradicted", "attempts", "of"), [(1, 1, "1 of 1 attempt"), (1, 3, "1 of 3 attempts"), (2, 3, "2 of 3 attempts")]
+)
+def test_attempts_that_contradict_their_coverage_are_counted_in_a_sentence(
+    make_report: Callable[..., ReportModel],
+    make_arm: Callable[..., ArmCounts],
+    contradicted: int,
+    attempts: int,
+    of: str,
+) -> None:
+    arm = make_arm(passed=10, attempts=attempts, contradicted=contradicted)
+    assert f"turns of {of} contradict the coverage" in "\n".join(render_text(make_report(arm)))
