@@ -63,7 +63,7 @@ PURE = (
         f"{ENGINE}/planning/{name}.py"
         for name in ("arms", "eval_ids", "expand", "finite", "reuse", "select", "supported", "typed")
     ),
-    *(f"{ENGINE}/execution/{name}.py" for name in ("inputs", "redact")),
+    *(f"{ENGINE}/{name}.py" for name in ("execution/inputs", "redact")),
     *(f"{ENGINE}/scheduling/{name}.py" for name in DECIDING),
     "adapters/evalfleet_adapters/converters/*",
 )

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalfleet.errors import ConfigurationError, JudgeFailure, StoreError, describe
-from evalfleet.execution.redact import redact, safe
 from evalfleet.execution.state import AttemptState
 from evalfleet.grading.judge_prompts import JudgePrompt, Question, ask, request_digest
 from evalfleet.grading.judge_reply import InvalidReply, read_reply
@@ -17,6 +16,7 @@ from evalfleet.model.assertion import AssertionResult, Result
 from evalfleet.model.judge import INVALID_RESPONSE, JudgeCall, JudgeConfig, JudgeReply, JudgeRequest, Ruling
 from evalfleet.model.usage import Usage
 from evalfleet.ports import Clock, JudgeCache, JudgeModel
+from evalfleet.redact import redact, safe
 
 MODEL_UNRESOLVED = "judge-model-unresolved"
 KEY_UNRESOLVED = "judge-key-unresolved"

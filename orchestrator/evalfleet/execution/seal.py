@@ -10,7 +10,6 @@ from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.execution.conversation import total_usage
 from evalfleet.execution.job import AttemptControl
 from evalfleet.execution.ledger import Ledger
-from evalfleet.execution.redact import redact, safe
 from evalfleet.execution.state import AttemptState
 from evalfleet.grading.fold import fold
 from evalfleet.model.assertion import AssertionRow
@@ -19,6 +18,7 @@ from evalfleet.model.judge import JudgeCall
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.verdict import Judgement, Outcome
+from evalfleet.redact import redact, safe
 
 #: The code of a diagnostic about an adapter that claims more than its turns show.
 CONTRADICTED = "COVERAGE_CONTRADICTED"

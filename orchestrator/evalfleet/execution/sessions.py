@@ -9,7 +9,6 @@ from typing import Any
 from evalfleet.errors import AttemptFailure, AuthoringError, FailureKind, SendFailure
 from evalfleet.execution.adapter_context import LineContext
 from evalfleet.execution.blame import blame
-from evalfleet.execution.redact import safe
 from evalfleet.execution.signals import AttemptEnded, BodyEnd
 from evalfleet.execution.state import AttemptState
 from evalfleet.execution.turn_check import checked_turn
@@ -17,6 +16,7 @@ from evalfleet.model.coverage import Coverage, unavailable
 from evalfleet.model.events import InputRequested, Message, Role
 from evalfleet.model.turn import Turn, TurnInput, TurnRecord, TurnStatus
 from evalfleet.ports import Session
+from evalfleet.redact import safe
 
 _NOTHING = unavailable("the adapter declared no coverage")
 _UNDECLARED = Coverage(

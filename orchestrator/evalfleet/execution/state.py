@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from evalfleet.errors import Acceptance, AttemptFailure, AuthoringError, FailureKind, SendFailure, describe
 from evalfleet.execution.job import AttemptControl, AttemptJob, AttemptServices
-from evalfleet.execution.redact import DIAGNOSTIC_LIMIT, safe
 from evalfleet.execution.signals import AttemptEnded, BodyEnd
 from evalfleet.execution.tracebacks import Place, caller, place_text, traceback_text
 from evalfleet.model.judge import JudgeCall
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
 from evalfleet.ports import Sandbox, Secrets
+from evalfleet.redact import DIAGNOSTIC_LIMIT, safe
 
 if TYPE_CHECKING:
     from evalfleet.execution.sessions import SessionLine

@@ -19,11 +19,10 @@ from pydantic import BaseModel, Field, ValidationError, ValidatorFunctionWrapHan
 
 from evalfleet.model.judge import JudgeReply, JudgeRequest
 from evalfleet.model.usage import Usage
+from evalfleet.redact import redact
 
 #: Characters of a provider's own text that stand in a message.
 SHOWN_TEXT = 200
-#: A shorter key is a stand-in for none; replacing it would shred every text it occurs in.
-SHORTEST_KEY = 4
 
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]*)?")
 #: What servers answer to a field that they don't know.
@@ -182,8 +181,7 @@ def provider_text(body: bytes) -> str:
 
 def shown(text: str, key: str | None) -> str:
     """Somebody else's text in one line for a message: first without the key, then cut to `SHOWN_TEXT` characters."""
-    if key is not None and len(key) >= SHORTEST_KEY:
-        text = text.replace(key, "[secret]")
+    text = redact(text, () if key is None else (key,))
     return " ".join((text if len(text) <= SHOWN_TEXT else text[: SHOWN_TEXT - 1] + "…").split())
 
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalfleet.errors import ConfigurationError, SendFailure
-from evalfleet.execution.redact import REPLACEMENT, redact, safe, shorten
 from evalfleet.execution.tracebacks import short_path, traceback_text
 from evalfleet.model.turn import Turn
+from evalfleet.redact import REPLACEMENT, redact, safe, shorten
 from evalfleet.testing.fakes import FakeSecrets
 
 around = st.text(alphabet="abc [].", max_size=20)

@@ -96,6 +96,10 @@ def test_a_text_is_shown_in_one_line_and_a_stand_in_for_a_key_shreds_nothing() -
     assert shown("extra", "x") == "extra"
 
 
+def test_a_key_is_not_shown_as_it_stands_in_a_url() -> None:
+    assert shown("no route to /v1?key=sk%2F1234%3D", "sk/1234=") == "no route to /v1?key=[secret]"
+
+
 @pytest.mark.parametrize(
     ("base_url", "host"),
     [
