@@ -14,6 +14,7 @@ from tests.acceptance.cli.conftest import Orchestrate
 ENTRY_POINTS = """
 [evalfleet.adapters]
 rude = rude_package:adapter
+broken = rude_package:no_such_name
 
 [evalfleet.sandboxes]
 rude = rude_package:sandbox
