@@ -80,9 +80,8 @@ def refused(command: Orchestrate, project: Path, *arguments: str) -> dict[str, A
     return ended.values[-1]["error"]
 
 
-def project_of(folder: Path, experiment: str | Mapping[str, Any], files: Mapping[str, str | bytes]) -> Path:
-    named = {"experiment.yaml": experiment if isinstance(experiment, str) else json.dumps(experiment), **files}
-    for name, content in named.items():
+def project_of(folder: Path, experiment: Mapping[str, Any], files: Mapping[str, str | bytes]) -> Path:
+    for name, content in {"experiment.yaml": json.dumps(experiment), **files}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     return folder
@@ -131,8 +130,6 @@ def test_two_files_of_one_id_are_told_with_both(problems: list[dict[str, Any]]) 
 # --- experiments -------------------------------------------------------------------------------------------------
 
 SCORED = f"{HEADER}@define_score_eval\n{BODY}"
-RUDE = {"backend": "rude"}
-IN_SANDBOX = '{"mine": {"adapter": "python", "entry": "agents:worker"}}'
 AGENTS = """
 from evalfleet import COMPLETE_COVERAGE, sandbox_agent
 
@@ -141,10 +138,11 @@ async def worker(turn, ctx): ...
 """
 
 
-def sandboxed(spec: str = "", **layer: Any) -> tuple[dict[str, Any], dict[str, str]]:
-    """An agent that lives in a sandbox, the experiment's layer of it, and the eval's."""
-    experiment = {"arms": json.loads(IN_SANDBOX), **({"sandbox": layer} if layer else {})}
-    return experiment, {"evals/good.eval.py": option(f"sandbox=SandboxSpec({spec})"), "evals/a": "", "b/c": ""}
+def sandboxed(spec: str, **layer: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """An agent that lives in a sandbox: the eval's plan of it, and the experiment's, over a folder with one file."""
+    arms = {"mine": {"adapter": "python", "entry": "agents:worker"}}
+    files = {"agents.py": AGENTS, "evals/good.eval.py": option(f"sandbox=SandboxSpec({spec})"), "folder/file": ""}
+    return {"arms": arms, "sandbox": layer}, files
 
 
 #: All that is wrong with one experiment, by the field it is told of.
@@ -182,10 +180,10 @@ EXPERIMENTS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "MIXED_STYLES": ({}, {"evals/scored.eval.py": SCORED}),
     "INVALID_PLAN": ({"evals": {"select": ["gud", "bad"]}}, {}),
     "SANDBOX_TEMPLATE_CONFLICT": sandboxed("image='a'", backend="rude", image="a"),
-    "SANDBOX_TEMPLATE_MISSING": sandboxed(backend="rude"),
+    "SANDBOX_TEMPLATE_MISSING": sandboxed("", backend="rude"),
     "SANDBOX_BACKEND_CONFLICT": sandboxed("backend='local'", backend="rude"),
     "SANDBOX_FILES_MISSING": sandboxed("files='nowhere'", backend="local"),
-    "SANDBOX_FILES_CONFLICT": sandboxed("files='.'", backend="local", files="b"),
+    "SANDBOX_FILES_CONFLICT": sandboxed("files='.'", backend="local", files="folder"),
     "SANDBOX_UNEXPECTED": ({}, {"evals/good.eval.py": option("sandbox=SandboxSpec(backend='local')")}),
 }
 
@@ -200,7 +198,7 @@ def test_the_codes_of_one_experiment(command: Orchestrate, tmp_path: Path) -> No
 def test_a_code_of_an_experiment(command: Orchestrate, tmp_path: Path, code: str) -> None:
     changes, files = EXPERIMENTS[code]
     experiment = {key: value for key, value in {**PARROT, **changes}.items() if value is not None}
-    project_of(tmp_path, experiment, {"evals/good.eval.py": GOOD, "agents.py": AGENTS, **files})
+    project_of(tmp_path, experiment, {"evals/good.eval.py": GOOD, **files})
     error = refused(command, tmp_path)
     told = [each["code"] for each in error["problems"]]
     assert told == [code] or (error["code"], told) == (code, ["UNKNOWN_PREFIX"] * 2), error
