@@ -13,7 +13,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from evalfleet.errors import ConfigurationError, InfrastructureError, describe
-from evalfleet.ports import AdapterFactory, Clock, JudgeModel, Random, SandboxFactory
+from evalfleet.ports import AdapterFactory, Clock, JudgeModel, Random
+from evalfleet.sandbox_ports import SandboxFactory
 
 if TYPE_CHECKING:
     from evalfleet.store.judge_cache import PostgresJudgeCache

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from evalfleet.model.coverage import Coverage
-from evalfleet.model.definition import SandboxSpec
 from evalfleet.model.judge import JudgeReply, JudgeRequest
 from evalfleet.model.record import Claim, CommitBatch, Committed, PendingCase
 from evalfleet.model.turn import Turn, TurnInput
+from evalfleet.sandbox_ports import Sandbox
 
 if TYPE_CHECKING:
     # Only named in annotations: a coordinator's process starts without pydantic.
@@ -176,138 +176,6 @@ class AdapterFactory(Protocol):
 
     def build(self, arm: ArmSettings) -> Adapter:
         """The adapter. Raises ConfigurationError when the arm can't be used as configured."""
-        ...
-
-
-# --- processes and sandboxes ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """A command to run: `argv` without a shell. Relative `cwd` starts at the workdir.
-
-    `timeout` is in seconds. At most `output_limit` bytes of stdout and of stderr each are kept (the head and
-    the tail), the rest is counted in the result.
-    """
-
-    argv: tuple[str, ...]
-    cwd: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-    stdin: bytes | None = None
-    timeout: float | None = None
-    output_limit: int = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandResult:
-    """How a command ended. Any exit code is a normal result; a timeout keeps the partial output.
-
-    `exit_code` is None when a signal or the timeout ended it; `duration` is in seconds; `stdout_bytes` and
-    `stderr_bytes` count everything written, also what was not kept.
-    """
-
-    exit_code: int | None
-    stdout: bytes
-    stderr: bytes
-    duration: float
-    timed_out: bool = False
-    signal: int | None = None
-    stdout_bytes: int = 0
-    stderr_bytes: int = 0
-
-    @property
-    def ok(self) -> bool:
-        return self.exit_code == 0
-
-    @property
-    def text(self) -> str:
-        """Stdout as text; bytes that are not UTF-8 are replaced for reading, never in `stdout`."""
-        return self.stdout.decode("utf-8", "replace")
-
-
-class Spawner(Protocol):
-    """The only way to start a process. The child dies with this process; its whole tree dies on timeout."""
-
-    async def run(self, command: Command, *, base_env: Mapping[str, str], group: str | None = None) -> CommandResult:
-        """Run to the end: the exit of the command itself, whatever it left in the background.
-
-        What it left goes on until `end(group)`; without a group it ends with the call. Raises OSError when the
-        program can't be started, InfrastructureError when how it ended can't be known.
-        """
-        ...
-
-    async def end(self, group: str) -> None:
-        """Kill all that still runs of a group's commands. Raises InfrastructureError when something won't die."""
-        ...
-
-
-class Sandbox(Protocol):
-    """An isolated place with files and commands, leased to one attempt. Paths are relative to `workdir`.
-
-    A program that can't be started ends with exit code 127 (not found) or 126. File operations raise
-    FileNotFoundError, IsADirectoryError, and PermissionError for a path or link that leads out of `workdir`.
-    Everything raises AttemptFailure of kind sandbox: SANDBOX_CLOSED after `close`, SANDBOX_LOST when it is gone.
-    """
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def workdir(self) -> str: ...
-
-    async def run(self, command: Command) -> CommandResult:
-        """Run to the command's own exit; what it left in the background lives on until `close`."""
-        ...
-
-    async def read(self, path: str) -> bytes: ...
-
-    async def write(self, path: str, data: bytes) -> None:
-        """Replace a file's content, making missing parents."""
-        ...
-
-    async def upload(self, source: Path, target: str) -> None:
-        """Copy a file, or a directory's content; `target` is the copy's own name."""
-        ...
-
-    async def download(self, source: str, target: Path) -> None:
-        """Copy a file, or a directory's content; `target` is the copy's own name."""
-        ...
-
-    async def close(self) -> None:
-        """End every process and remove everything. May be called twice."""
-        ...
-
-
-@runtime_checkable
-class Unenforced(Protocol):
-    """What a sandbox also is when its backend can't enforce all of the spec: each notice belongs in the record."""
-
-    @property
-    def notices(self) -> tuple[str, ...]: ...
-
-
-class SandboxProvider(Protocol):
-    """Creates sandboxes of one backend."""
-
-    @property
-    def name(self) -> str: ...
-
-    async def create(self, spec: SandboxSpec, owner: str) -> Sandbox:
-        """A fresh sandbox. Raises AttemptFailure of kind sandbox when it can't be made."""
-        ...
-
-    async def close(self) -> None: ...
-
-
-@runtime_checkable
-class SandboxFactory(Protocol):
-    """What the entry point `evalfleet.sandboxes` names."""
-
-    @property
-    def name(self) -> str: ...
-
-    def build(self, state: Path, spawner: Spawner) -> SandboxProvider:
-        """A provider that keeps its directories under `state`."""
         ...
 
 

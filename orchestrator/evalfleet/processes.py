@@ -19,8 +19,8 @@ from pathlib import Path
 
 from evalfleet import process_launcher
 from evalfleet.errors import InfrastructureError
-from evalfleet.ports import Command, CommandResult
 from evalfleet.process_tree import Tree
+from evalfleet.sandbox_ports import Command, CommandResult, Inside
 
 _PR_SET_PDEATHSIG = 1
 _PARENT_POLL_SECONDS = 0.5
@@ -133,8 +133,17 @@ class SystemSpawner:
         self._asking = asyncio.Lock()
         self._trees: dict[Tree, str | None] = {}
 
-    async def run(self, command: Command, *, base_env: Mapping[str, str], group: str | None = None) -> CommandResult:
+    async def run(
+        self,
+        command: Command,
+        *,
+        base_env: Mapping[str, str],
+        group: str | None = None,
+        inside: Inside | None = None,
+    ) -> CommandResult:
         """See `Spawner.run`."""
+        if inside is not None:
+            raise OSError(errno.ENOSYS, "entering namespaces is not supported here")
         loop = asyncio.get_running_loop()
         started = loop.time()
         request = _encode(command, {**base_env, **command.env})

@@ -19,6 +19,13 @@ JUDGE_MODEL = "EVALFLEET_JUDGE_MODEL"
 JUDGE_BASE_URL = "EVALFLEET_JUDGE_BASE_URL"
 JUDGE_API_KEY_ENV = "EVALFLEET_JUDGE_API_KEY_ENV"
 RAY_TOKEN = "RAY_AUTH_TOKEN"
+_ENGINES = (
+    *("PATH", "HOME", "LANG", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"),
+    *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "DOCKER_BUILDKIT"),
+    *("CONTAINER_HOST", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "REGISTRY_AUTH_FILE"),
+    *("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"),
+    *("EVALFLEET_CONTAINER_ENGINE", "EVALFLEET_KUBERNETES_NAMESPACE", "EVALFLEET_KUBERNETES_TEMPLATE"),
+)
 _RAY_AUTHENTICATION = ("RAY_AUTH_MODE", RAY_TOKEN, "RAY_AUTH_TOKEN_PATH")
 
 
@@ -98,6 +105,11 @@ def _state_dir(known: Mapping[str, str]) -> Path:
     except KeyError as error:
         raise ConfigurationError(f"this user has no home directory: set {HOME} to a writable one") from error
     return Path(home) / ".local" / "state" / "evalfleet"
+
+
+def engine_environment() -> dict[str, str]:
+    """What the clients of container engines and clusters read of the environment."""
+    return {name: os.environ[name] for name in _ENGINES if name in os.environ}
 
 
 def own_environment() -> dict[str, str]:

@@ -72,6 +72,21 @@ def copy(source: Path, target: Path) -> None:
         shutil.copy(source, target)
 
 
+def export(source: Path, target: Path) -> None:
+    """Copy a directory's content as it is: links wherever they lead, modes kept, pipes and devices left out."""
+    target.mkdir(parents=True, exist_ok=True)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            place = target / entry.name
+            if entry.is_symlink():
+                os.symlink(os.readlink(entry), place)
+            elif entry.is_dir(follow_symlinks=False):
+                export(Path(entry.path), place)
+            elif entry.is_file(follow_symlinks=False):
+                shutil.copy2(entry.path, place, follow_symlinks=False)
+    shutil.copystat(source, target)
+
+
 def remove(folder: Path) -> None:
     """Remove a directory that may be gone already, or hold directories that their maker locked."""
     try:

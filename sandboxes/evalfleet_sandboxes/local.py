@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
+import itertools
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import ParamSpec, TypeVar
-from urllib.parse import quote
 
 from evalfleet.errors import AttemptFailure, FailureKind, InfrastructureError
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.ports import Command, CommandResult, Spawner
-from evalfleet_sandboxes.folder import Folder, copy, remove
+from evalfleet.sandbox_ports import Command, CommandResult, FoundSandbox, SandboxPlace, Spawner
+from evalfleet_sandboxes.blocking import in_thread
+from evalfleet_sandboxes.detached import FileExecution, redirected
+from evalfleet_sandboxes.folder import Folder, copy, export
+from evalfleet_sandboxes.lease import Lease, found_leases, reap_lease
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,7 +47,7 @@ class LocalSandbox:
     """
 
     def __init__(
-        self, lease: _Lease, spec: SandboxSpec, spawner: Spawner, on_closed: Callable[[LocalSandbox], None]
+        self, lease: Lease, spec: SandboxSpec, spawner: Spawner, on_closed: Callable[[LocalSandbox], None]
     ) -> None:
         self._lease = lease
         self._spawner = spawner
@@ -55,6 +58,8 @@ class LocalSandbox:
         self._work = work
         self._folder = Folder(work)
         self._env = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": str(home), "TMPDIR": str(tmp), **spec.env}
+        self._executions: dict[str, FileExecution] = {}
+        self._numbers = itertools.count(1)
         self.notices = tuple(_not_enforced(spec))
 
     @property
@@ -64,6 +69,10 @@ class LocalSandbox:
     @property
     def workdir(self) -> str:
         return str(self._work)
+
+    @property
+    def tree(self) -> Path | None:
+        return self._work
 
     async def run(self, command: Command) -> CommandResult:
         self._require_open()
@@ -83,6 +92,24 @@ class LocalSandbox:
             message = f"{command.argv[0]}: {error.strerror}\n".encode(errors="replace")
             return CommandResult(exit_code=code, stdout=b"", stderr=message, duration=0.0, stderr_bytes=len(message))
 
+    async def start(self, command: Command) -> FileExecution:
+        self._require_open()
+        identifier = str(next(self._numbers))
+        folder = self._lease.root / "executions" / identifier
+        await in_thread(folder.mkdir, parents=True)
+        task = asyncio.create_task(self.run(redirected(command, str(folder))), name=f"{self.id} {identifier}")
+        execution = self._executions[identifier] = FileExecution(identifier, folder, task, command.output_limit)
+        return execution
+
+    async def attach(self, execution: str) -> FileExecution:
+        self._require_open()
+        return self._executions[execution]
+
+    async def probe(self) -> None:
+        self._require_open()
+        if not self._work.is_dir():
+            raise _failure("SANDBOX_LOST", "its working directory is gone")
+
     async def read(self, path: str) -> bytes:
         return await self._on_files(self._folder.read, path)
 
@@ -95,19 +122,29 @@ class LocalSandbox:
     async def download(self, source: str, target: Path) -> None:
         await self._on_files(self._folder.download, source, target)
 
+    async def export(self, target: Path) -> None:
+        await self._on_files(export, self._work, target)
+
+    async def reset(self) -> None:
+        self._require_open()
+        message = "a local sandbox can't prove that its commands left nothing on this machine"
+        raise _failure("SANDBOX_UNCLEAN", message)
+
     async def close(self) -> None:
         self._closed = True
         async with self._closing:
+            for execution in self._executions.values():
+                await execution.end()
             try:
                 await self._spawner.end(self.id)
             except InfrastructureError as error:
                 raise _failure("SANDBOX_CLEANUP_FAILED", str(error)) from error
-            await _in_thread(self._lease.release)
+            await in_thread(self._lease.release)
             self._on_closed(self)
 
     async def prepare(self, spec: SandboxSpec) -> None:
         """Take the lease, make the directories, copy the files, run the setup commands."""
-        await _in_thread(self._lay_out, spec)
+        await in_thread(self._lay_out, spec)
         for number, line in enumerate(spec.setup, start=1):
             result = await self.run(Command(argv=(*_shell(), line)))
             if not result.ok:
@@ -132,7 +169,7 @@ class LocalSandbox:
 
     async def _on_files(self, operation: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         self._require_open()
-        return await _in_thread(operation, *args, **kwargs)
+        return await in_thread(operation, *args, **kwargs)
 
     def _require_open(self) -> None:
         if self._closed:
@@ -144,11 +181,15 @@ class LocalProvider:
 
     name = "local"
     isolates = False
+    outlives = False
 
     def __init__(self, state: Path, spawner: Spawner) -> None:
         self._state = state
         self._spawner = spawner
         self._open: set[LocalSandbox] = set()
+
+    async def check(self) -> None:
+        """It needs nothing."""
 
     async def create(self, spec: SandboxSpec, owner: str) -> LocalSandbox:
         """A fresh sandbox; `spec.files` is absolute or starts at this process's directory.
@@ -159,7 +200,7 @@ class LocalProvider:
         """
         if refused := list(_unsupported(spec)):
             raise _failure("SANDBOX_UNSUPPORTED", f"the local sandbox has {'; '.join(refused)}")
-        sandbox = LocalSandbox(_Lease(self._state, owner), spec, self._spawner, self._open.discard)
+        sandbox = LocalSandbox(Lease(self._state, owner), spec, self._spawner, self._open.discard)
         self._open.add(sandbox)
         try:
             await sandbox.prepare(spec)
@@ -174,9 +215,11 @@ class LocalProvider:
             if isinstance(outcome, BaseException):
                 raise outcome  # the first, after all had their turn
 
-    async def reap(self) -> list[str]:
-        """Remove what processes left that died without closing; the names of the removed directories."""
-        return await _in_thread(_reap, self._state)
+    async def found(self) -> list[FoundSandbox]:
+        return await in_thread(found_leases, self._state, socket.gethostname())
+
+    async def reap(self, sandbox: FoundSandbox) -> None:
+        await in_thread(reap_lease, self._state, sandbox.id)
 
 
 class LocalFactory:
@@ -184,67 +227,11 @@ class LocalFactory:
 
     name = "local"
 
-    def build(self, state: Path, spawner: Spawner) -> LocalProvider:
-        return LocalProvider(state, spawner)
+    def build(self, place: SandboxPlace) -> LocalProvider:
+        return LocalProvider(place.state, place.spawner)
 
 
 factory = LocalFactory()
-
-
-class _Lease:
-    """An owner's directory, held by a lock on a file beside it that the kernel drops when this process dies."""
-
-    def __init__(self, state: Path, owner: str) -> None:
-        name = quote(owner, safe="").replace(".", "%2E")  # a lock's name is the only one with a dot
-        self.root = state.absolute() / name
-        self._owner = owner
-        self._lock = self.root.with_suffix(".lock")
-        self._held: int | None = None
-
-    def take(self) -> None:
-        """Make the directory, empty. Raises AttemptFailure while someone else holds it."""
-        self.root.parent.mkdir(parents=True, exist_ok=True)
-        self._held = _try_lock(self._lock)
-        if self._held is None:
-            raise _failure("SANDBOX_EXISTS", f"{self._owner} has a local sandbox already")
-        remove(self.root)  # of an earlier life of this owner
-        self.root.mkdir(mode=0o700)
-
-    def release(self) -> None:
-        """Remove the directory, then the lock. May be called twice, or without having taken it."""
-        if self._held is not None:
-            remove(self.root)
-            self._lock.unlink(missing_ok=True)
-            os.close(self._held)
-            self._held = None
-
-
-def _try_lock(lock: Path) -> int | None:
-    """The descriptor that holds the lock file; None when someone else does."""
-    while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(descriptor), os.stat(lock)):
-                return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except FileNotFoundError:
-            pass
-        os.close(descriptor)  # its holder removed it between our two looks: that one locks nothing
-
-
-def _reap(state: Path) -> list[str]:
-    reaped: list[str] = []
-    for lock in sorted(state.glob("*.lock")):
-        held = _try_lock(lock)
-        if held is not None:
-            remove(lock.with_suffix(""))
-            lock.unlink(missing_ok=True)
-            os.close(held)
-            reaped.append(lock.stem)
-    return reaped
 
 
 def _unsupported(spec: SandboxSpec) -> Iterator[str]:
@@ -273,13 +260,3 @@ def _shell() -> tuple[str, ...]:
 
 def _failure(code: str, message: str) -> AttemptFailure:
     return AttemptFailure(FailureKind.SANDBOX, code, message)
-
-
-async def _in_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run blocking work in a thread. Cancelling waits for it: nothing may go on behind a caller that gave up."""
-    task = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait((task,))
-        raise

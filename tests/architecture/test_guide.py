@@ -19,7 +19,10 @@ CODE = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)+")
 CODE_ROW = re.compile(r"^\| `([A-Z_0-9]+)` \|", re.MULTILINE)
 
 #: Constants that look like an error code and are none: names of variables, files and signals of others.
-NOT_CODES = re.compile(r"EVALFLEET_.*|XDG_.*|RAY_.*|LC_.*|PG_.*|PR_.*|SO_.*|PYTHON.*|PYTEST_.*|SC_.*|.*_API_KEY")
+NOT_CODES = re.compile(
+    r"EVALFLEET_.*|DOCKER_.*|CONTAINERS?_.*|KUBERNETES_.*|REGISTRY_.*|XDG_.*|RAY_.*|LC_.*|PG_.*|PR_.*|SO_.*|PYTHON.*|PYTEST_.*|SC_.*"
+    r"|.*_API_KEY"
+)
 
 
 def quoted(text: str) -> set[str]:

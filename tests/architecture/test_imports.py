@@ -53,6 +53,7 @@ DECIDING = (
 PURE = (
     f"{ENGINE}/errors.py",
     f"{ENGINE}/ports.py",
+    f"{ENGINE}/sandbox_ports.py",
     f"{ENGINE}/model/*",
     f"{ENGINE}/assertions/*",
     f"{ENGINE}/grading/fold.py",
@@ -75,11 +76,17 @@ IMPURE_STDLIB = {
 }  # fmt: skip
 
 #: What the innermost rooms may import beside the standard library.
-INNERMOST = (f"{ENGINE}/errors.py", f"{ENGINE}/ports.py", f"{ENGINE}/model/*")
+INNERMOST = (f"{ENGINE}/errors.py", f"{ENGINE}/ports.py", f"{ENGINE}/sandbox_ports.py", f"{ENGINE}/model/*")
 #: The modules and packages directly inside the engine.
 ROOMS = {source.module.split(".")[1] for source in product_sources() if source.module.startswith("evalfleet.")}
 #: What adapters and sandboxes may import of the engine.
-OPEN_TO_BACKENDS = ("evalfleet.model", "evalfleet.ports", "evalfleet.errors", "evalfleet.testing")
+OPEN_TO_BACKENDS = (
+    "evalfleet.model",
+    "evalfleet.ports",
+    "evalfleet.sandbox_ports",
+    "evalfleet.errors",
+    "evalfleet.testing",
+)
 
 
 def matches(path: str, patterns: tuple[str, ...]) -> bool:

@@ -12,8 +12,16 @@ from pathlib import Path
 import pytest
 
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.ports import Command, CommandResult, Sandbox, SandboxProvider
 from evalfleet.processes import SystemSpawner
+from evalfleet.sandbox_ports import (
+    Command,
+    CommandResult,
+    Execution,
+    FoundSandbox,
+    Sandbox,
+    SandboxPlace,
+    SandboxProvider,
+)
 from evalfleet.testing.sandbox_suite import MakeProvider, sandbox_suite
 from evalfleet_sandboxes import local
 
@@ -32,8 +40,27 @@ class Careful:
     def workdir(self) -> str:
         return self.inner.workdir
 
+    @property
+    def tree(self) -> Path | None:
+        return self.inner.tree
+
     async def run(self, command: Command) -> CommandResult:
         return await self.inner.run(command)
+
+    async def start(self, command: Command) -> Execution:
+        return await self.inner.start(command)
+
+    async def attach(self, execution: str) -> Execution:
+        return await self.inner.attach(execution)
+
+    async def probe(self) -> None:
+        await self.inner.probe()
+
+    async def export(self, target: Path) -> None:
+        await self.inner.export(target)
+
+    async def reset(self) -> None:
+        await self.inner.reset()
 
     async def read(self, path: str) -> bytes:
         return await self.inner.read(path)
@@ -133,13 +160,23 @@ def provider_of(kind: type[Careful]) -> MakeProvider:
     @asynccontextmanager
     async def make(state: Path) -> AsyncGenerator[SandboxProvider]:
         spawner = SystemSpawner()
-        inner = local.factory.build(state, spawner)
+        inner = local.factory.build(SandboxPlace(state=state, spawner=spawner))
 
         class Provider:
             name = "defective"
+            isolates = False
+            outlives = False
+
+            async def check(self) -> None: ...
 
             async def create(self, spec: SandboxSpec, owner: str) -> Sandbox:
                 return kind(await inner.create(spec, owner))
+
+            async def found(self) -> list[FoundSandbox]:
+                return await inner.found()
+
+            async def reap(self, sandbox: FoundSandbox) -> None:
+                await inner.reap(sandbox)
 
             async def close(self) -> None:
                 await inner.close()

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from evalfleet.ports import SandboxProvider
 from evalfleet.processes import SystemSpawner
+from evalfleet.sandbox_ports import SandboxPlace, SandboxProvider
 from evalfleet.testing.sandbox_suite import sandbox_suite
 from evalfleet_sandboxes import local
 
@@ -15,7 +15,7 @@ from evalfleet_sandboxes import local
 @asynccontextmanager
 async def local_provider(state: Path) -> AsyncGenerator[SandboxProvider]:
     spawner = SystemSpawner()
-    provider = local.factory.build(state, spawner)
+    provider = local.factory.build(SandboxPlace(state=state, spawner=spawner))
     try:
         yield provider
     finally:

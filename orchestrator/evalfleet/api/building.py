@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,12 +29,13 @@ from evalfleet.planning.discover import load_definition, make_importable
 from evalfleet.planning.experiment_file import LoadedExperiment, restore_experiment
 from evalfleet.planning.sandbox_plan import resolve_sandbox
 from evalfleet.plugins import adapter_factories, judge_model, judge_stores, sandbox_factories
-from evalfleet.ports import Adapter, Clock, SandboxProvider
+from evalfleet.ports import Adapter, Clock
 from evalfleet.processes import SystemSpawner
 from evalfleet.randomness import SystemRandom
+from evalfleet.sandbox_ports import SandboxPlace, SandboxProvider
 from evalfleet.scheduling.messages import Grant
 from evalfleet.scheduling.worker import Attempt, Exchange, Worker, WorkerTimes
-from evalfleet.settings import EnvironmentSecrets
+from evalfleet.settings import EnvironmentSecrets, engine_environment
 from evalfleet.store.artifacts import FileArtifacts
 from evalfleet.store.failpoints import Failpoints
 from evalfleet.store.rows import EvidenceEncoder
@@ -49,10 +52,11 @@ INLINE = "inline"
 class Sandboxes:
     """One provider a backend, made when the first arm asks for it."""
 
-    def __init__(self, state: Path, spawner: SystemSpawner, folder: Path) -> None:
+    def __init__(self, state: Path, spawner: SystemSpawner, folder: Path, labels: Mapping[str, str]) -> None:
         self._state = state
         self._spawner = spawner
         self._folder = folder
+        self._labels = labels
         self._made: dict[str, SandboxProvider] = {}
 
     def of(
@@ -66,7 +70,13 @@ class Sandboxes:
 
     def _provider(self, backend: str) -> SandboxProvider:
         if backend not in self._made:
-            self._made[backend] = sandbox_factories()[backend].build(self._state / backend, self._spawner)
+            place = SandboxPlace(
+                state=self._state / backend,
+                spawner=self._spawner,
+                environment=engine_environment(),
+                labels=self._labels,
+            )
+            self._made[backend] = sandbox_factories()[backend].build(place)
         return self._made[backend]
 
     async def close(self) -> None:
@@ -107,7 +117,8 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
     factories = adapter_factories()
     loaded = restore_experiment(blueprint.snapshot, Path(blueprint.experiment_file), factories)
     clock, spawner = SystemClock(), SystemSpawner()
-    sandboxes = Sandboxes(Path(blueprint.state_dir) / "sandboxes", spawner, loaded.path.parent)
+    labels = {"run": blueprint.run, "host": socket.gethostname(), "pid": str(os.getpid())}
+    sandboxes = Sandboxes(Path(blueprint.state_dir) / "sandboxes", spawner, loaded.path.parent, labels)
     arms: dict[str, BuiltArm] = {}
     for arm in loaded.arms:
         if arm.name in blueprint.arms:

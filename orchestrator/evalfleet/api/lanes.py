@@ -18,7 +18,8 @@ from evalfleet.execution.job import AttemptControl
 from evalfleet.execution.seal import never_ran
 from evalfleet.grading.judge_prompts import Question
 from evalfleet.model.record import AttemptEvidence, Recording, SealedAttempt
-from evalfleet.ports import Clock, Command, CommandResult, Spawner
+from evalfleet.ports import Clock
+from evalfleet.sandbox_ports import Command, CommandResult, Spawner
 from evalfleet.scheduling.messages import Grant
 from evalfleet.settings import own_environment
 from evalfleet.store.rows import EvidenceEncoder

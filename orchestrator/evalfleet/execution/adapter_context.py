@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 from evalfleet.errors import ConfigurationError
 from evalfleet.execution.state import TIMER_SLACK, AttemptState
-from evalfleet.ports import Clock, Sandbox, Secrets
+from evalfleet.ports import Clock, Secrets
+from evalfleet.sandbox_ports import Sandbox
 
 S = TypeVar("S")
 

@@ -20,7 +20,8 @@ from evalfleet.model.grading import Regrading
 from evalfleet.model.ids import sha256
 from evalfleet.model.judge import JudgeConfig
 from evalfleet.model.record import AttemptEvidence
-from evalfleet.ports import Adapter, ArmSettings, SandboxProvider
+from evalfleet.ports import Adapter, ArmSettings
+from evalfleet.sandbox_ports import SandboxProvider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

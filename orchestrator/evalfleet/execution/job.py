@@ -17,7 +17,8 @@ from evalfleet.model.definition import EvalDefinition, SandboxSpec
 from evalfleet.model.judge import JudgeConfig
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.usage import Usage
-from evalfleet.ports import Adapter, ArmSettings, Clock, SandboxProvider, Secrets
+from evalfleet.ports import Adapter, ArmSettings, Clock, Secrets
+from evalfleet.sandbox_ports import SandboxProvider
 
 if TYPE_CHECKING:
     from evalfleet.execution.judging import Judging

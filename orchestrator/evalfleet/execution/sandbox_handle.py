@@ -10,7 +10,7 @@ from evalfleet.errors import FailureKind
 from evalfleet.execution.blame import blame
 from evalfleet.execution.state import AttemptState
 from evalfleet.execution.threads import Bridge
-from evalfleet.ports import Command, CommandResult, Sandbox
+from evalfleet.sandbox_ports import Command, CommandResult, Sandbox
 
 P = ParamSpec("P")
 R = TypeVar("R")

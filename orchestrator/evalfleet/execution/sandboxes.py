@@ -13,7 +13,7 @@ from evalfleet.execution.job import AttemptJob
 from evalfleet.execution.signals import AttemptEnded
 from evalfleet.execution.state import AttemptState
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.ports import Unenforced
+from evalfleet.sandbox_ports import Unenforced
 
 #: Never copied into a sandbox: the eval itself and its prompt.
 _HIDDEN_NAMES = frozenset({"eval.py", "PROMPT.md", "__pycache__"})

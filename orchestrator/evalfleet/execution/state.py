@@ -13,8 +13,9 @@ from evalfleet.execution.tracebacks import Place, caller, place_text, traceback_
 from evalfleet.model.judge import JudgeCall
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
-from evalfleet.ports import Sandbox, Secrets
+from evalfleet.ports import Secrets
 from evalfleet.redact import DIAGNOSTIC_LIMIT, safe
+from evalfleet.sandbox_ports import Sandbox
 
 if TYPE_CHECKING:
     from evalfleet.execution.sessions import SessionLine

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, cast
 
 from evalfleet.execution.signals import BodyEnd
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.ports import Command, CommandResult, Sandbox
+from evalfleet.sandbox_ports import Command, CommandResult, Execution, FoundSandbox, Sandbox
 
 #: The reason of an assertion on it.
 NOT_RECORDED = "not-recorded"
@@ -72,6 +72,9 @@ class UnrecordedSandbox:
     """
 
     name = id = NOT_RECORDED
+    isolates = True
+    outlives = False
+    tree = None
 
     def __init__(self) -> None:
         self.used = False
@@ -80,11 +83,21 @@ class UnrecordedSandbox:
     def workdir(self) -> str:
         return cast("str", self._unknown())
 
+    async def check(self) -> None: ...
+
     async def create(self, spec: SandboxSpec, owner: str) -> Sandbox:
         return self
 
     async def run(self, command: Command) -> CommandResult:
         return cast("CommandResult", self._unknown())
+
+    async def start(self, command: Command) -> Execution:
+        return cast("Execution", self._unknown())
+
+    async def attach(self, execution: str) -> Execution:
+        return cast("Execution", self._unknown())
+
+    async def probe(self) -> None: ...
 
     async def read(self, path: str) -> bytes:
         return cast("bytes", self._unknown())
@@ -96,6 +109,17 @@ class UnrecordedSandbox:
     async def download(self, source: str, target: Path) -> None:
         self.used = True
         raise NotRecorded
+
+    async def export(self, target: Path) -> None:
+        self.used = True
+        raise NotRecorded
+
+    async def reset(self) -> None: ...
+
+    async def found(self) -> list[FoundSandbox]:
+        return []
+
+    async def reap(self, sandbox: FoundSandbox) -> None: ...
 
     async def close(self) -> None: ...
 

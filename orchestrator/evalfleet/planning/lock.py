@@ -11,7 +11,7 @@ from typing import Any
 from evalfleet.errors import ConfigurationError
 from evalfleet.model.ids import sha256
 from evalfleet.plugins import installed_packages
-from evalfleet.ports import Command, CommandResult, Spawner
+from evalfleet.sandbox_ports import Command, CommandResult, Spawner
 
 COMMAND_SECONDS = 60.0
 

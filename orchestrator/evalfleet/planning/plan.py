@@ -32,7 +32,8 @@ from evalfleet.planning.select import Narrowing, Selector
 from evalfleet.planning.selected import DatasetRecord, Scan, SelectedEvals, scan
 from evalfleet.planning.sources import Sources, source_roots
 from evalfleet.planning.typed import nearest
-from evalfleet.ports import AdapterFactory, Spawner
+from evalfleet.ports import AdapterFactory
+from evalfleet.sandbox_ports import Spawner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 from evalfleet.clock import SystemClock
 from evalfleet.errors import ConfigurationError
-from evalfleet.ports import Clock, Sandbox, Secrets
+from evalfleet.ports import Clock, Secrets
+from evalfleet.sandbox_ports import Sandbox
 
 S = TypeVar("S")
 

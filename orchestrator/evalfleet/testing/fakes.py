@@ -11,7 +11,8 @@ from evalfleet.errors import SendFailure
 from evalfleet.model.coverage import COMPLETE_COVERAGE, Coverage
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.model.turn import Turn, TurnInput
-from evalfleet.ports import AdapterContext, Command, CommandResult, Sandbox
+from evalfleet.ports import AdapterContext
+from evalfleet.sandbox_ports import Command, CommandResult, FoundSandbox, OutputPiece, Sandbox, Stream
 from evalfleet.testing.adapter_context import FakeSecrets
 
 __all__ = [
@@ -125,6 +126,23 @@ async def _nothing() -> None: ...
 
 
 @dataclass
+class FakeExecution:
+    """A detached command that has ended with `outcome`."""
+
+    id: str
+    outcome: CommandResult
+
+    async def read(self, stream: Stream = Stream.STDOUT, *, after: int = 0, wait: float = 0.0) -> OutputPiece:
+        data = (self.outcome.stdout if stream is Stream.STDOUT else self.outcome.stderr)[after:]
+        return OutputPiece(data=data, cursor=after + len(data), complete=True)
+
+    async def result(self) -> CommandResult:
+        return self.outcome
+
+    async def end(self) -> None: ...
+
+
+@dataclass
 class FakeSandbox:
     """A sandbox in memory. Commands answer by `on_run`; files live in `files` by their relative path."""
 
@@ -132,13 +150,26 @@ class FakeSandbox:
     spec: SandboxSpec
     on_run: Callable[[Command], CommandResult]
     workdir: str = "/work"
+    tree: Path | None = None
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     ran: list[Command] = field(default_factory=list[Command])
     closed: int = 0
+    resets: int = 0
+    started: dict[str, FakeExecution] = field(default_factory=dict[str, FakeExecution])
 
     async def run(self, command: Command) -> CommandResult:
         self.ran.append(command)
         return self.on_run(command)
+
+    async def start(self, command: Command) -> FakeExecution:
+        execution = FakeExecution(str(len(self.started) + 1), await self.run(command))
+        self.started[execution.id] = execution
+        return execution
+
+    async def attach(self, execution: str) -> FakeExecution:
+        return self.started[execution]
+
+    async def probe(self) -> None: ...
 
     async def read(self, path: str) -> bytes:
         """The bytes of a file. Raises FileNotFoundError without one."""
@@ -158,6 +189,15 @@ class FakeSandbox:
     async def download(self, source: str, target: Path) -> None:
         target.write_bytes(await self.read(source))
 
+    async def export(self, target: Path) -> None:
+        for name, data in self.files.items():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).write_bytes(data)
+
+    async def reset(self) -> None:
+        self.resets += 1
+        self.files.clear()
+
     async def close(self) -> None:
         self.closed += 1
 
@@ -170,16 +210,25 @@ class FakeSandboxes:
     """A provider of sandboxes in memory; `made` holds them. By default every command echoes its arguments."""
 
     name = "fake"
+    isolates = True
+    outlives = False
 
     def __init__(self, on_run: Callable[[Command], CommandResult] = _succeed) -> None:
         self._on_run = on_run
         self.made: list[FakeSandbox] = []
         self.closed = False
 
+    async def check(self) -> None: ...
+
     async def create(self, spec: SandboxSpec, owner: str) -> Sandbox:
         sandbox = FakeSandbox(id=f"fake-{owner}", spec=spec, on_run=self._on_run)
         self.made.append(sandbox)
         return sandbox
+
+    async def found(self) -> list[FoundSandbox]:
+        return []
+
+    async def reap(self, sandbox: FoundSandbox) -> None: ...
 
     async def close(self) -> None:
         self.closed = True

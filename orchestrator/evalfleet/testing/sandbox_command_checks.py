@@ -7,7 +7,7 @@ import hashlib
 from pathlib import PurePosixPath
 
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.ports import Command
+from evalfleet.sandbox_ports import Command
 from evalfleet.testing.sandbox_subject import Subject, alive, forever
 
 MEGABYTE = 1_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.ports import Command
+from evalfleet.sandbox_ports import Command
 from evalfleet.testing.runner import pytest
 from evalfleet.testing.sandbox_subject import Subject
 

@@ -6,7 +6,7 @@ import asyncio
 
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.ports import Command
+from evalfleet.sandbox_ports import Command
 from evalfleet.testing.runner import pytest
 from evalfleet.testing.sandbox_subject import Subject, alive, forever
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from evalfleet.clock import SystemClock
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.ports import Clock, Command, CommandResult, Sandbox, SandboxProvider
+from evalfleet.ports import Clock
+from evalfleet.sandbox_ports import Command, CommandResult, Sandbox, SandboxProvider
 
 #: Seconds that no check waits out, far beyond any it would: a `sleep` that only a kill ends.
 _FOREVER = itertools.count(1_000_000_000 + os.getpid() * 1_000)

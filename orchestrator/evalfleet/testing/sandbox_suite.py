@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.ports import SandboxProvider
+from evalfleet.sandbox_ports import SandboxProvider
 from evalfleet.testing import sandbox_command_checks, sandbox_file_checks, sandbox_life_checks
 from evalfleet.testing.runner import pytest
 from evalfleet.testing.sandbox_subject import Subject

@@ -21,8 +21,9 @@ from evalfleet.model.definition import AgentDefinition, EvalDefinition, SandboxS
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.turn import Turn
 from evalfleet.model.verdict import Style, Verdict
-from evalfleet.ports import ArmSettings, Command
+from evalfleet.ports import ArmSettings
 from evalfleet.processes import SystemSpawner
+from evalfleet.sandbox_ports import Command, SandboxPlace
 from evalfleet.testing.fakes import FakeSecrets
 from evalfleet_adapters.python import PythonAdapter
 from evalfleet_sandboxes.local import factory
@@ -52,7 +53,7 @@ def blocks(turn: Any, ctx: Any) -> Turn:
 
 async def run(body: Any, target: AgentDefinition, folder: Path, **limits: Any) -> AttemptEvidence:
     spawner, threads = SystemSpawner(), AuthorThreads()
-    provider = factory.build(folder / "state", spawner)
+    provider = factory.build(SandboxPlace(state=folder / "state", spawner=spawner))
     spec = SandboxSpec(files="files", setup=("echo ready >> notes.txt",))
     case = Case(
         ordinal=0,

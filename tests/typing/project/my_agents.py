@@ -29,7 +29,8 @@ from evalfleet import (
 from evalfleet.errors import Acceptance, FailureKind, SendFailure
 from evalfleet.model.definition import AgentDefinition
 from evalfleet.model.tool import Tool
-from evalfleet.ports import Adapter, AdapterFactory, AgentIdentity, ArmSettings, Command, Session
+from evalfleet.ports import Adapter, AdapterFactory, AgentIdentity, ArmSettings, Session
+from evalfleet.sandbox_ports import Command
 
 
 @tool

@@ -27,7 +27,7 @@ from evalfleet.assertions.matchers import (
 from evalfleet.errors import AuthoringError
 from evalfleet.model.assertion import Result
 from evalfleet.model.events import MISSING
-from evalfleet.ports import CommandResult
+from evalfleet.sandbox_ports import CommandResult
 
 
 class Colour(StrEnum):

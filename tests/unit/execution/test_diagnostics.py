@@ -15,7 +15,7 @@ from evalfleet.model.events import InputRequested, Message, OperationStarted, Ro
 from evalfleet.model.turn import Turn, TurnStatus
 from evalfleet.model.usage import Usage
 from evalfleet.model.verdict import Verdict
-from evalfleet.ports import Sandbox
+from evalfleet.sandbox_ports import Sandbox
 from evalfleet.testing.fakes import FakeAdapter, FakeSandbox, FakeSandboxes, FakeSecrets
 
 SECRET = "hunter2-hunter2"

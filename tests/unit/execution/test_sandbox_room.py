@@ -14,7 +14,7 @@ from evalfleet.errors import FailureKind
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.model.turn import Turn
 from evalfleet.model.verdict import Outcome, Verdict
-from evalfleet.ports import Command, CommandResult
+from evalfleet.sandbox_ports import Command, CommandResult
 from evalfleet.testing.fakes import FakeAdapter, FakeSandboxes, FakeSecrets
 
 SPEC = SandboxSpec(image="python:3.12-slim")

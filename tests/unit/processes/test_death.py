@@ -17,7 +17,7 @@ from evalfleet.testing.sandbox_subject import alive, forever
 
 WORKER = """
 import asyncio, multiprocessing, sys, time
-from evalfleet.ports import Command
+from evalfleet.sandbox_ports import Command
 from evalfleet.processes import SystemSpawner
 
 script, forks = sys.argv[1], sys.argv[2] == "forks"

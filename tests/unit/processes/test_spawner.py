@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from evalfleet.errors import InfrastructureError
-from evalfleet.ports import Command, CommandResult
 from evalfleet.processes import SystemSpawner
+from evalfleet.sandbox_ports import Command, CommandResult
 from evalfleet.testing.sandbox_subject import alive, forever
 
 ENV = {"PATH": "/usr/bin:/bin"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.model.definition import Resources, SandboxSpec
-from evalfleet.ports import AdapterFactory, Command, SandboxFactory, Unenforced
+from evalfleet.ports import AdapterFactory
 from evalfleet.processes import SystemSpawner
+from evalfleet.sandbox_ports import Command, SandboxFactory, SandboxPlace, Unenforced
 from evalfleet.testing.sandbox_subject import alive, forever
 from evalfleet_sandboxes.local import LocalProvider, factory
 
@@ -20,7 +22,7 @@ from evalfleet_sandboxes.local import LocalProvider, factory
 @pytest.fixture
 async def provider(tmp_path: Path) -> AsyncGenerator[LocalProvider]:
     spawner = SystemSpawner()
-    provider = factory.build(tmp_path / "state", spawner)
+    provider = factory.build(SandboxPlace(state=tmp_path / "state", spawner=spawner))
     yield provider
     await provider.close()
     await spawner.close()
@@ -94,7 +96,7 @@ async def test_an_owner_has_one_sandbox_at_a_time(provider: LocalProvider, tmp_p
     first = await provider.create(SandboxSpec(), "owner")
     await first.write("file", b"mine")
     spawner = SystemSpawner()
-    for other in (provider, factory.build(tmp_path / "state", spawner)):
+    for other in (provider, factory.build(SandboxPlace(state=tmp_path / "state", spawner=spawner))):
         with pytest.raises(AttemptFailure) as caught:
             await other.create(SandboxSpec(), "owner")
         assert caught.value.code == "SANDBOX_EXISTS"
@@ -129,12 +131,13 @@ WORKER = """
 import asyncio, sys
 from pathlib import Path
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.ports import Command
+from evalfleet.sandbox_ports import Command, SandboxPlace
 from evalfleet.processes import SystemSpawner
 from evalfleet_sandboxes.local import factory
 
 async def main():
-    sandbox = await factory.build(Path(sys.argv[1]), SystemSpawner()).create(SandboxSpec(), "dead/owner")
+    place = SandboxPlace(state=Path(sys.argv[1]), spawner=SystemSpawner())
+    sandbox = await factory.build(place).create(SandboxSpec(), "dead/owner")
     await sandbox.write("file", b"left")
     print("ready", flush=True)
     await sandbox.run(Command(argv=("sh", "-c", f"setsid sleep {sys.argv[2]} & sleep {sys.argv[2]}; true")))
@@ -152,13 +155,18 @@ async def test_what_a_killed_worker_left_is_reaped_and_the_rest_is_not(provider:
     assert worker.stdout is not None
     assert await worker.stdout.readline() == b"ready\n"
     await asyncio.sleep(0.3)
-    assert (alive(seconds), await provider.reap()) == (2, [])
+    assert alive(seconds) == 2
+    assert {found.owner: found.alive for found in await provider.found()} == {"dead/owner": True, "living": True}
     worker.kill()
     await worker.wait()
     await asyncio.sleep(0.3)
     assert alive(seconds) == 0
     assert (state / "dead%2Fowner" / "work" / "file").read_bytes() == b"left"
-    assert await provider.reap() == ["dead%2Fowner"]
+    found = await provider.found()
+    assert {each.owner: each.alive for each in found} == {"dead/owner": False, "living": True}
+    assert {each.pid for each in found} == {worker.pid, os.getpid()}
+    for each in found:
+        await provider.reap(each)
     assert sorted(path.name for path in state.iterdir()) == ["living", "living.lock"]
     assert (await living.run(Command(argv=("echo", "well")))).text == "well\n"
 

@@ -1,0 +1,301 @@
+"""The seams around processes and sandboxes, as Protocols and the values that cross them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from evalfleet.model.definition import SandboxSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command to run: `argv` without a shell. Relative `cwd` starts at the workdir.
+
+    `user` is a name or an id in the sandbox; None is the sandbox's own. `timeout` is in seconds. At most
+    `output_limit` bytes of stdout and of stderr each are kept (the head and the tail), the rest is counted in the
+    result.
+    """
+
+    argv: tuple[str, ...]
+    cwd: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    stdin: bytes | None = None
+    timeout: float | None = None
+    output_limit: int = 1 << 20
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    """How a command ended. Any exit code is a normal result; a timeout keeps the partial output.
+
+    `exit_code` is None when a signal or the timeout ended it; `duration` is in seconds; `stdout_bytes` and
+    `stderr_bytes` count everything written, also what was not kept. `oom_kills` is how many processes of the sandbox
+    the kernel killed meanwhile for memory, by its own account; None where the backend can't see that.
+    """
+
+    exit_code: int | None
+    stdout: bytes
+    stderr: bytes
+    duration: float
+    timed_out: bool = False
+    signal: int | None = None
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    oom_kills: int | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0
+
+    @property
+    def text(self) -> str:
+        """Stdout as text; bytes that are not UTF-8 are replaced for reading, never in `stdout`."""
+        return self.stdout.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inside:
+    """Where a process starts: in the namespaces of the process `pid`, as `uid` and `gid` of them, with no capability.
+
+    `cgroups` are folders that the process joins first. `filtered` refuses it the system calls that no test needs and
+    exploits do. Linux only.
+    """
+
+    pid: int
+    uid: int
+    gid: int
+    cgroups: tuple[str, ...] = ()
+    filtered: bool = True
+
+
+class Spawner(Protocol):
+    """The only way to start a process. The child dies with this process; its whole tree dies on timeout."""
+
+    async def run(
+        self,
+        command: Command,
+        *,
+        base_env: Mapping[str, str],
+        group: str | None = None,
+        inside: Inside | None = None,
+    ) -> CommandResult:
+        """Run to the end: the exit of the command itself, whatever it left in the background.
+
+        What it left goes on until `end(group)`; without a group it ends with the call. Raises OSError when the
+        program can't be started, InfrastructureError when how it ended can't be known.
+        """
+        ...
+
+    async def end(self, group: str) -> None:
+        """Kill all that still runs of a group's commands. Raises InfrastructureError when something won't die."""
+        ...
+
+
+class Stream(StrEnum):
+    """The two outputs of a command."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputPiece:
+    """A piece of a detached command's output. `cursor` is where the next one starts, in bytes from the beginning.
+
+    `complete` says that the command has ended and nothing follows.
+    """
+
+    data: bytes
+    cursor: int
+    complete: bool
+
+
+class Execution(Protocol):
+    """A detached command. It ends by itself, by its timeout, by `end`, or with its sandbox.
+
+    Its output is kept whole in the sandbox, so that any number of readers see the same bytes, now or after the
+    connection to the sandbox was lost. Raises AttemptFailure as the sandbox does.
+    """
+
+    @property
+    def id(self) -> str: ...
+
+    async def read(self, stream: Stream = Stream.STDOUT, *, after: int = 0, wait: float = 0.0) -> OutputPiece:
+        """What the stream has from byte `after` on, at most 1 MiB; waits up to `wait` seconds for the first byte."""
+        ...
+
+    async def result(self) -> CommandResult:
+        """Wait for the end; the outputs within the command's `output_limit`."""
+        ...
+
+    async def end(self) -> None:
+        """Kill its whole tree, proven dead. May be called twice."""
+        ...
+
+
+class Sandbox(Protocol):
+    """An isolated place with files and commands, leased to one attempt. Paths are relative to `workdir`.
+
+    A program that can't be started ends with exit code 127 (not found) or 126. File operations raise
+    FileNotFoundError, IsADirectoryError, and PermissionError for a path or link that leads out of `workdir`.
+    Everything raises AttemptFailure of kind sandbox: SANDBOX_CLOSED after `close`, SANDBOX_LOST when it is gone.
+    """
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def workdir(self) -> str:
+        """The absolute path of the workdir, as commands see it."""
+        ...
+
+    @property
+    def tree(self) -> Path | None:
+        """The workdir as this process can read it; None when only the sandbox itself can."""
+        ...
+
+    async def run(self, command: Command) -> CommandResult:
+        """Run to the command's own exit; what it left in the background lives on until `close`."""
+        ...
+
+    async def start(self, command: Command) -> Execution:
+        """Start a command and don't wait for it."""
+        ...
+
+    async def attach(self, execution: str) -> Execution:
+        """A command that was started before, by its id. Raises KeyError when there was none."""
+        ...
+
+    async def probe(self) -> None:
+        """Raises SANDBOX_LOST unless the sandbox lives and its workdir is there. Cheap; called about once a second."""
+        ...
+
+    async def read(self, path: str) -> bytes: ...
+
+    async def write(self, path: str, data: bytes) -> None:
+        """Replace a file's content, making missing parents."""
+        ...
+
+    async def upload(self, source: Path, target: str) -> None:
+        """Copy a file, or a directory's content; `target` is the copy's own name."""
+        ...
+
+    async def download(self, source: str, target: Path) -> None:
+        """Copy a file, or a directory's content; `target` is the copy's own name."""
+        ...
+
+    async def export(self, target: Path) -> None:
+        """Copy the whole workdir into the empty directory `target`: links as links, modes kept, pipes left out."""
+        ...
+
+    async def reset(self) -> None:
+        """Bring it back to what `create` returned: its files, its setup, no process. Proven, else SANDBOX_UNCLEAN."""
+        ...
+
+    async def close(self) -> None:
+        """End every process and remove everything. May be called twice."""
+        ...
+
+
+@runtime_checkable
+class Unenforced(Protocol):
+    """What a sandbox also is when its backend can't enforce all of the spec: each notice belongs in the record."""
+
+    @property
+    def notices(self) -> tuple[str, ...]: ...
+
+
+@runtime_checkable
+class Listening(Protocol):
+    """What a sandbox also is when something outside can listen in its network: see the gateway."""
+
+    async def listen(self) -> int:
+        """The descriptor of a TCP socket that listens on 127.0.0.1 of the sandbox's network, on a free port.
+
+        The caller owns it. Raises AttemptFailure SANDBOX_UNREACHABLE where the network can't be entered from here.
+        """
+        ...
+
+
+class SandboxProvider(Protocol):
+    """Creates sandboxes of one backend. `isolates` says that an agent in one can't harm what is around it.
+
+    `outlives` says that its sandboxes don't die with this process: each is announced in the record store before it
+    is made, and reaped by its owner's label when that is dead.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def isolates(self) -> bool: ...
+
+    @property
+    def outlives(self) -> bool: ...
+
+    async def check(self) -> None:
+        """Whether the backend works here. Raises ConfigurationError saying what is missing and what to do."""
+        ...
+
+    async def create(self, spec: SandboxSpec, owner: str) -> Sandbox:
+        """A fresh sandbox. Raises AttemptFailure of kind sandbox when it can't be made."""
+        ...
+
+    async def found(self) -> list[FoundSandbox]:
+        """The sandboxes of this backend that exist now, of any process that used this state folder or its labels."""
+        ...
+
+    async def reap(self, sandbox: FoundSandbox) -> None:
+        """Remove one, whoever made it. May be called twice."""
+        ...
+
+    async def close(self) -> None:
+        """Close all sandboxes that this provider made."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSandbox:
+    """A sandbox as its backend reports it: who made it, and whether that process is known to be dead.
+
+    `owner` is what `create` was given; `alive` is None when it can't be told from here (another host).
+    """
+
+    id: str
+    owner: str
+    host: str
+    pid: int
+    created_at: float
+    alive: bool | None
+    kept: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxPlace:
+    """What a backend is built with: where it keeps directories, how it starts processes, whose sandboxes these are.
+
+    `environment` has the variables that engines' own clients read (PATH, HOME, DOCKER_HOST, KUBECONFIG …); nothing of
+    it reaches a sandbox. `labels` mark every sandbox that outlives this process (`run`, `host`, `pid`).
+    """
+
+    state: Path
+    spawner: Spawner
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@runtime_checkable
+class SandboxFactory(Protocol):
+    """What the entry point `evalfleet.sandboxes` names."""
+
+    @property
+    def name(self) -> str: ...
+
+    def build(self, place: SandboxPlace) -> SandboxProvider:
+        """A provider that keeps its directories under `place.state`."""
+        ...

@@ -1,0 +1,84 @@
+"""A detached command whose output goes to two files on this machine: readable by any number of readers, at any time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from evalfleet.sandbox_ports import Command, CommandResult, OutputPiece, Stream
+from evalfleet_sandboxes.blocking import in_thread
+
+#: The most bytes of one read.
+PIECE = 1 << 20
+_LOOK_SECONDS = 0.02
+
+
+def redirected(command: Command, folder: str) -> Command:
+    """The command with its outputs in the files `stdout` and `stderr` of `folder`, which has to exist."""
+    script = 'folder=$1; shift; exec "$@" >"$folder/stdout" 2>"$folder/stderr"'
+    return replace(command, argv=("sh", "-c", script, "sh", folder, *command.argv))
+
+
+class FileExecution:
+    """A command that runs in `task`, its outputs in files of `folder`. `limit` is the command's output limit.
+
+    `task` is cancelled to end the command, and must not be done before its whole tree is dead.
+    """
+
+    def __init__(self, identifier: str, folder: Path, task: asyncio.Task[CommandResult], limit: int) -> None:
+        self._id = identifier
+        self._folder = folder
+        self._task = task
+        self._limit = limit
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    async def read(self, stream: Stream = Stream.STDOUT, *, after: int = 0, wait: float = 0.0) -> OutputPiece:
+        looks = math.ceil(wait / _LOOK_SECONDS)
+        while True:
+            complete = self._task.done()  # looked at first: what it wrote last is in the file by then
+            data = await in_thread(_piece, self._folder / stream.value, after, PIECE)
+            if data or complete or looks <= 0:
+                return OutputPiece(data=data, cursor=after + len(data), complete=complete and len(data) < PIECE)
+            await asyncio.wait((self._task,), timeout=_LOOK_SECONDS)
+            looks -= 1
+
+    async def result(self) -> CommandResult:
+        await asyncio.wait((self._task,))
+        if self._task.cancelled():
+            ended = CommandResult(exit_code=None, stdout=b"", stderr=b"", duration=0.0, signal=9)
+        else:
+            ended = self._task.result()
+        out, err = [await in_thread(_kept, self._folder / stream.value, self._limit) for stream in Stream]
+        return replace(ended, stdout=out[0], stdout_bytes=out[1], stderr=err[0], stderr_bytes=err[1])
+
+    async def end(self) -> None:
+        self._task.cancel()
+        await asyncio.wait((self._task,))
+        with contextlib.suppress(asyncio.CancelledError):
+            self._task.exception()
+
+
+def _piece(file: Path, after: int, size: int) -> bytes:
+    with contextlib.suppress(FileNotFoundError), file.open("rb") as opened:
+        opened.seek(after)
+        return opened.read(size)
+    return b""
+
+
+def _kept(file: Path, limit: int) -> tuple[bytes, int]:
+    """Head and tail of a file, together at most `limit` bytes, and its size."""
+    try:
+        size = os.stat(file).st_size
+    except FileNotFoundError:
+        return b"", 0
+    if size <= limit:
+        return _piece(file, 0, size), size
+    head = limit // 2
+    return _piece(file, 0, head) + _piece(file, size - (limit - head), limit - head), size

@@ -1,0 +1,97 @@
+"""An owner's directory on this machine, and how others see whether its process lives. Blocking: for a thread."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from evalfleet.errors import AttemptFailure, FailureKind
+from evalfleet.sandbox_ports import FoundSandbox
+from evalfleet_sandboxes.folder import remove
+
+
+class Lease:
+    """An owner's directory, held by a lock on a file beside it that the kernel drops when this process dies."""
+
+    def __init__(self, state: Path, owner: str) -> None:
+        name = quote(owner, safe="").replace(".", "%2E")  # a lock's name is the only one with a dot
+        self.root = state.absolute() / name
+        self._owner = owner
+        self._lock = self.root.with_suffix(".lock")
+        self._held: int | None = None
+
+    def take(self) -> None:
+        """Make the directory, empty. Raises AttemptFailure SANDBOX_EXISTS while someone else holds it."""
+        self.root.parent.mkdir(parents=True, exist_ok=True)
+        self._held = _try_lock(self._lock)
+        if self._held is None:
+            raise AttemptFailure(FailureKind.SANDBOX, "SANDBOX_EXISTS", f"{self._owner} has a sandbox here already")
+        os.ftruncate(self._held, 0)
+        os.pwrite(self._held, str(os.getpid()).encode(), 0)
+        remove(self.root)  # of an earlier life of this owner
+        self.root.mkdir(mode=0o700)
+
+    def release(self) -> None:
+        """Remove the directory, then the lock. May be called twice, or without having taken it."""
+        if self._held is not None:
+            remove(self.root)
+            self._lock.unlink(missing_ok=True)
+            os.close(self._held)
+            self._held = None
+
+
+def found_leases(state: Path, host: str) -> list[FoundSandbox]:
+    """The directories below `state` with their owners; a lock that can be had belongs to a dead process."""
+    found: list[FoundSandbox] = []
+    for lock in sorted(state.glob("*.lock")):
+        try:
+            created, text = lock.stat().st_mtime, lock.read_text(encoding="ascii", errors="replace")
+        except FileNotFoundError:
+            continue
+        held = _try_lock(lock, create=False)
+        if held is not None:
+            os.close(held)
+        found.append(
+            FoundSandbox(
+                id=lock.stem,
+                owner=unquote(lock.stem),
+                host=host,
+                pid=int(text) if text.isdecimal() else 0,
+                created_at=created,
+                alive=held is None,
+            )
+        )
+    return found
+
+
+def reap_lease(state: Path, identifier: str) -> None:
+    """Remove the directory of a dead process; one that lives keeps it."""
+    lock = state / f"{identifier}.lock"
+    held = _try_lock(lock, create=False)
+    if held is not None:
+        remove(lock.with_suffix(""))
+        lock.unlink(missing_ok=True)
+        os.close(held)
+
+
+def _try_lock(lock: Path, *, create: bool = True) -> int | None:
+    """The descriptor that holds the lock file; None when someone else does, or there is none to be had."""
+    while True:
+        try:
+            descriptor = os.open(lock, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
+        except FileNotFoundError:
+            if create:
+                raise
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), os.stat(lock)):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except FileNotFoundError:
+            pass
+        os.close(descriptor)  # its holder removed it between our two looks: that one locks nothing
