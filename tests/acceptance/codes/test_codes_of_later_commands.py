@@ -120,3 +120,37 @@ def test_a_rule_of_acceptance_that_this_version_does_not_read(orchestrate: Orche
         statement = "UPDATE runs SET experiment = (experiment::jsonb || %s)::text WHERE id = %s"
         connection.execute(statement, (Jsonb({"accept": {"pass_rate": {"min": 5}}}), run))
     assert error_of(orchestrate, "report", run, cwd=tmp_path)["code"] == "INVALID_ACCEPT"
+
+
+# --- carrying ----------------------------------------------------------------------------------------------------
+
+#: A body, and what is planned for its case after it ran: `RUN` is the run's id.
+CARRIED = {
+    "passes": (Body(SENT), "carry", "passed in run RUN"),
+    "fails": (Body("t.check(1, equals(2))"), "carry", "failed in run RUN"),
+    "errs": (Body("raise ValueError"), "run", "errored in run RUN, which is not an answer to carry"),
+    "skips": (Body("t.skip('later')"), "run", "skipped in run RUN, which is not an answer to carry"),
+    "writes": (
+        Body(SENT, options="external=True"),
+        "blocked",
+        "the eval writes to the outside world and writes.allow_external is not set",
+    ),
+}
+
+
+def test_why_a_case_is_carried_or_not(orchestrate: Orchestrate, tmp_path: Path) -> None:
+    write_evals(tmp_path, "of", {name: body for name, (body, _, _) in CARRIED.items()})
+    run = submit(orchestrate, tmp_path, PARROT).values[0]["run"]["id"]
+    write_evals(tmp_path, "new", {"never": Body(SENT)})
+    edited = tmp_path / "evals" / "of" / "passes.eval.py"
+    cases = planned(orchestrate, tmp_path)
+    assert cases.pop("new/never") == ("run", "never settled before")
+    assert cases == {f"of/{name}": (kind, why.replace("RUN", run)) for name, (_, kind, why) in CARRIED.items()}
+    edited.write_text(f"{edited.read_text()}# edited\n")
+    assert planned(orchestrate, tmp_path)["of/passes"] == ("run", f"changed since run {run}: source")
+
+
+def planned(orchestrate: Orchestrate, project: Path) -> dict[str, tuple[str, str]]:
+    """What `plan --reuse` says of each case."""
+    ended = orchestrate("plan", "experiment.yaml", "--reuse", "--cases", "--json", cwd=project)
+    return {case["eval"]: (case["action"], case["reason"]) for case in ended.values}

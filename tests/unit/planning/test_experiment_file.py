@@ -100,6 +100,12 @@ def test_a_snapshot_is_json_and_reads_back_equal() -> None:
     assert (restored.arms, restored.options) == (loaded.arms, loaded.options)
 
 
+def test_a_snapshot_that_this_installation_does_not_load_says_so() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        restore_experiment({**load(WHOLE).experiment.snapshot(), "repetitions": 0}, WHOLE, FACTORIES)
+    assert caught.value.code == "INVALID_SNAPSHOT"
+
+
 def test_a_restored_arm_lays_its_sandbox_over_the_experiments_as_before() -> None:
     loaded = load(WHOLE)
     restored = restore_experiment(loaded.experiment.snapshot(), WHOLE, FACTORIES)
