@@ -1,0 +1,110 @@
+"""Opening the gateway in a sandbox's network: the attempt's routes, and its tunnel when its plan allows hosts."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping, Sequence
+
+import uvicorn
+from starlette.routing import BaseRoute
+
+from evalfleet.gateway.allowed import Destination
+from evalfleet.gateway.app import attempt_app
+from evalfleet.gateway.tunnel import Tunnel
+from evalfleet.ports import Random
+from evalfleet.sandbox_ports import Listening
+
+#: Seconds that answers under way may take once an attempt is over.
+_FAREWELL = 1
+_TOKEN_BITS = 192
+
+#: The routes of an attempt, by its id.
+Routes = Callable[[int], Sequence[BaseRoute]]
+
+
+def no_routes(_: int) -> Sequence[BaseRoute]:
+    return ()
+
+
+class OpenGateway:
+    """The gateway of one attempt. `environment` is what commands in the sandbox are to find it by."""
+
+    def __init__(
+        self, environment: Mapping[str, str], server: uvicorn.Server, listener: socket.socket, tunnel: Tunnel | None
+    ) -> None:
+        self.environment = environment
+        self._server: uvicorn.Server | None = server
+        self._listener = listener
+        self._tunnel = tunnel
+
+    @property
+    def refused(self) -> Sequence[str]:
+        """The hosts that the attempt asked for and did not get."""
+        return () if self._tunnel is None else self._tunnel.refused
+
+    async def close(self) -> None:
+        """Answer nothing more. May be called twice."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.shutdown(sockets=[self._listener])
+        if self._tunnel is not None:
+            await self._tunnel.close()
+
+
+class GatewayRoom:
+    """Makes the gateways of this process's attempts. `routes` are those of an attempt."""
+
+    def __init__(self, random: Random, routes: Routes = no_routes) -> None:
+        self._random = random
+        self._routes = routes
+
+    async def open(self, sandbox: Listening, attempt: int, allow: Sequence[str]) -> OpenGateway:
+        """Listen in the sandbox's network, for this attempt only.
+
+        Raises ValueError for an allowed host that is none, and AttemptFailure SANDBOX_UNREACHABLE.
+        """
+        allowed = [Destination.of(each) for each in allow]
+        token = f"{self._random.bits(_TOKEN_BITS):048x}"
+        listener = socket.socket(fileno=await sandbox.listen())
+        environment = {"EVALFLEET_GATEWAY": f"http://{_address(listener)}/{token}"}
+        tunnel: Tunnel | None = None
+        try:
+            server = await _serve(listener, token, self._routes(attempt))
+            if allowed:
+                way_out = socket.socket(fileno=await sandbox.listen())
+                tunnel = Tunnel(way_out, token, allowed)
+                await tunnel.start()
+                environment |= _proxied(f"http://evalfleet:{token}@{_address(way_out)}")
+        except BaseException:
+            listener.close()
+            raise
+        return OpenGateway(environment, server, listener, tunnel)
+
+
+async def _serve(listener: socket.socket, token: str, routes: Sequence[BaseRoute]) -> uvicorn.Server:
+    listener.setblocking(False)
+    config = uvicorn.Config(
+        attempt_app(token, routes),
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=_FAREWELL,
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    # not `serve`, which takes over the signals of the process
+    server.lifespan = config.lifespan_class(config)
+    await server.startup(sockets=[listener])
+    return server
+
+
+def _proxied(proxy: str) -> dict[str, str]:
+    variables = {"http_proxy": proxy, "https_proxy": proxy, "no_proxy": "127.0.0.1,localhost"}
+    return variables | {name.upper(): value for name, value in variables.items()}
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"{host}:{port}"

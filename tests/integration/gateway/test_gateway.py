@@ -1,0 +1,167 @@
+"""The gateway on real sockets: what an attempt's token opens, and what nothing opens."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.routing import Route
+
+from evalfleet.gateway.listener import GatewayRoom, OpenGateway
+from evalfleet.randomness import SystemRandom
+
+
+class Host:
+    """A network that can be listened in: this machine's own."""
+
+    async def listen(self) -> int:
+        listener = socket.create_server(("127.0.0.1", 0))
+        return listener.detach()
+
+
+async def _echo(request: Request) -> PlainTextResponse:
+    return PlainTextResponse(f"{request.path_params['word']} {(await request.body()).decode()}")
+
+
+async def _drip(_: Request) -> StreamingResponse:
+    async def pieces() -> AsyncGenerator[bytes]:
+        for number in range(5):
+            yield b"%d" % number
+            await asyncio.sleep(0.01)
+
+    return StreamingResponse(pieces())
+
+
+ROUTES = [Route("/say/{word}", _echo, methods=["POST"]), Route("/drip", _drip)]
+
+
+@asynccontextmanager
+async def opened(attempt: int = 1, allow: tuple[str, ...] = ()) -> AsyncGenerator[OpenGateway]:
+    gateway = await GatewayRoom(SystemRandom(), lambda _: ROUTES).open(Host(), attempt, allow)
+    try:
+        yield gateway
+    finally:
+        await gateway.close()
+        await gateway.close()
+
+
+async def test_its_routes_answer_below_its_token() -> None:
+    async with opened() as gateway, httpx.AsyncClient() as client:
+        url = gateway.environment["EVALFLEET_GATEWAY"]
+        assert (await client.get(f"{url}/")).json() == {"gateway": "evalfleet"}
+        assert (await client.get(url)).json() == {"gateway": "evalfleet"}
+        assert (await client.post(f"{url}/say/hello", content="there")).text == "hello there"
+        assert (await client.get(f"{url}/drip")).text == "01234"
+        assert (await client.get(f"{url}/nothing")).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["", "/", "/say/hello", "/wrong/say/hello", "//", "/%2e%2e/", "/é/"])
+async def test_without_its_token_nothing_is_there(path: str) -> None:
+    async with opened() as gateway, httpx.AsyncClient() as client:
+        place = gateway.environment["EVALFLEET_GATEWAY"].rpartition("/")[0]
+        answer = await client.get(place + path)
+        assert (answer.status_code, answer.text) == (404, "not found\n")
+
+
+async def test_the_token_of_another_attempt_opens_nothing() -> None:
+    async with opened(1) as mine, opened(2) as other, httpx.AsyncClient() as client:
+        place = mine.environment["EVALFLEET_GATEWAY"].rpartition("/")[0]
+        token = other.environment["EVALFLEET_GATEWAY"].rpartition("/")[2]
+        assert (await client.get(f"{place}/{token}/")).status_code == 404
+
+
+async def test_a_closed_gateway_answers_nobody() -> None:
+    async with opened(allow=("localhost",)) as gateway, httpx.AsyncClient() as client:
+        await gateway.close()
+        with pytest.raises(httpx.ConnectError):
+            await client.get(gateway.environment["EVALFLEET_GATEWAY"])
+
+
+async def test_a_host_that_is_none_is_refused_before_anything_listens() -> None:
+    with pytest.raises(ValueError, match="'http://x' names no host"):
+        await GatewayRoom(SystemRandom()).open(Host(), 1, ("http://x",))
+
+
+@asynccontextmanager
+async def service() -> AsyncGenerator[int]:
+    """A server of this machine that greets, says back what it hears, and waits for the end."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello ")
+        writer.write(await reader.read())
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def through(gateway: OpenGateway, target: str, token: str | None = None) -> tuple[int, bytes]:
+    """The status of a CONNECT and, if it is through, what the other end says to `ping`."""
+    proxy = httpx.URL(gateway.environment["HTTPS_PROXY"])
+    secret = base64.b64encode(f"evalfleet:{proxy.password if token is None else token}".encode()).decode()
+    reader, writer = await asyncio.open_connection(proxy.host, proxy.port)
+    writer.write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nProxy-Authorization: Basic {secret}\r\n\r\n".encode())
+    status = int((await reader.readuntil(b"\r\n\r\n")).split()[1])
+    if status == 200:
+        writer.write(b"ping")
+        writer.write_eof()
+    said = await reader.read()
+    writer.close()
+    return status, said
+
+
+async def test_a_tunnel_leads_to_the_allowed_host_and_port_only() -> None:
+    async with service() as port, service() as other, opened(allow=(f"127.0.0.1:{port}",)) as gateway:
+        assert await through(gateway, f"127.0.0.1:{port}") == (200, b"hello ping")
+        assert (await through(gateway, f"127.0.0.1:{other}"))[0] == 403
+        assert (await through(gateway, f"localhost:{port}"))[0] == 403
+        assert (await through(gateway, "example.org:443"))[0] == 403
+        assert (await through(gateway, "nonsense"))[0] == 403
+        assert gateway.refused == [f"127.0.0.1:{other}", f"localhost:{port}", "example.org:443", "nonsense"]
+
+
+async def test_no_name_leads_to_this_machine() -> None:
+    async with service() as port, opened(allow=(f"localhost:{port}",)) as gateway:
+        assert (await through(gateway, f"localhost:{port}"))[0] == 403
+
+
+async def test_a_tunnel_asks_for_the_token() -> None:
+    async with service() as port, opened(allow=(f"127.0.0.1:{port}",)) as gateway:
+        assert (await through(gateway, f"127.0.0.1:{port}", token="guess"))[0] == 407
+
+
+async def test_a_client_that_talks_nonsense_is_cut_off() -> None:
+    async with opened(allow=("example.org",)) as gateway:
+        proxy = httpx.URL(gateway.environment["HTTPS_PROXY"])
+        reader, writer = await asyncio.open_connection(proxy.host, proxy.port)
+        writer.write(b"\0\1\2 nonsense\r\n\r\n")
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_closing_cuts_open_tunnels() -> None:
+    async with service() as port, opened(allow=(f"127.0.0.1:{port}",)) as gateway:
+        waiting = asyncio.ensure_future(_silent(gateway, f"127.0.0.1:{port}"))
+        await asyncio.sleep(0.2)
+        await gateway.close()
+        assert await asyncio.wait_for(waiting, 5.0) == b"hello "
+
+
+async def _silent(gateway: OpenGateway, target: str) -> bytes:
+    """What a client that never ends its side hears until it is cut off."""
+    proxy = httpx.URL(gateway.environment["HTTPS_PROXY"])
+    secret = base64.b64encode(f"evalfleet:{proxy.password}".encode()).decode()
+    reader, writer = await asyncio.open_connection(proxy.host, proxy.port)
+    writer.write(f"CONNECT {target} HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Basic {secret}\r\n\r\n".encode())
+    await reader.readuntil(b"\r\n\r\n")
+    said = await reader.read()
+    writer.close()
+    return said
