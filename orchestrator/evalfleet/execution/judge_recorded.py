@@ -31,7 +31,8 @@ async def judge_recorded(
     ]
     control = AttemptControl()
     control.started_at = recorded.summary.started_at
-    return concluded(state, control, tuple(rows), recorded.summary.duration)
+    found = concluded(state, control, tuple(rows), recorded.summary.duration)
+    return replace(found, summary=replace(found.summary, sandbox=recorded.summary.sandbox))
 
 
 async def _answered(row: AssertionRow, question: Question, state: AttemptState) -> AssertionRow:

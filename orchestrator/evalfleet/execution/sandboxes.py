@@ -10,6 +10,7 @@ from pathlib import Path
 
 from evalfleet.errors import FailureKind, boundary
 from evalfleet.execution.job import AttemptJob
+from evalfleet.execution.sandbox_stay import SandboxStay
 from evalfleet.execution.signals import AttemptEnded
 from evalfleet.execution.state import AttemptState
 from evalfleet.model.definition import SandboxSpec
@@ -25,12 +26,12 @@ async def open_sandbox(state: AttemptState) -> None:
     if job.sandbox is None:
         return
     provider, spec = job.sandbox
+    stay = state.stay = SandboxStay(provider, state.services.clock)
     with boundary(FailureKind.SANDBOX, "SANDBOX_FAILED"):
-        sandbox = await provider.create(_resolved(spec, state), owner=f"{job.run}/{job.attempt}")
+        sandbox = await stay.begin(_resolved(spec, state), owner=f"{job.run}/{job.attempt}")
         if state.broken_off is not None:  # a provider that ignored its cancellation: nobody else would close it
-            await sandbox.close()
+            await stay.end()
             raise AttemptEnded
-        state.sandbox = sandbox
         if isinstance(sandbox, Unenforced):
             for notice in sandbox.notices:
                 state.note(f"sandbox: {notice}")
@@ -42,10 +43,9 @@ async def open_sandbox(state: AttemptState) -> None:
 
 async def close_sandbox(state: AttemptState) -> None:
     """End and remove the sandbox, if there is one. Raises AttemptFailure of kind sandbox."""
-    sandbox, state.sandbox = state.sandbox, None
-    if sandbox is not None:
+    if state.stay is not None:
         with boundary(FailureKind.SANDBOX, "SANDBOX_CLOSE_FAILED"):
-            await sandbox.close()
+            await state.stay.end()
 
 
 def _resolved(spec: SandboxSpec, state: AttemptState) -> SandboxSpec:

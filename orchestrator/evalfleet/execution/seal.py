@@ -111,6 +111,7 @@ def _summary(
         retry_after=state.retry_after,
         contradicted=contradicted,
         acceptance_unknown=outcome is not Outcome.COMPLETED and state.may_have_written,
+        sandbox=None if state.stay is None else state.stay.use,
         extra=extra,
     )
 

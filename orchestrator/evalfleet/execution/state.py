@@ -18,6 +18,7 @@ from evalfleet.redact import DIAGNOSTIC_LIMIT, safe
 from evalfleet.sandbox_ports import Sandbox
 
 if TYPE_CHECKING:
+    from evalfleet.execution.sandbox_stay import SandboxStay
     from evalfleet.execution.sessions import SessionLine
     from evalfleet.execution.threads import Bridge
 
@@ -57,7 +58,7 @@ class AttemptState:
         self.job = job
         self.services = services
         self.secrets = AttemptSecrets(services.secrets, services.hidden)
-        self.sandbox: Sandbox | None = None
+        self.stay: SandboxStay | None = None
         self.bridge: Bridge | None = None
         self.lines: list[SessionLine] = []
         self.turns: list[TurnRecord] = []
@@ -78,6 +79,11 @@ class AttemptState:
         self._sealed = False
         self._diagnostics: list[str] = []
         self._unkept = 0
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """The attempt's sandbox while it has one."""
+        return None if self.stay is None else self.stay.sandbox
 
     # --- may the author go on? --------------------------------------------------------------------------------
 

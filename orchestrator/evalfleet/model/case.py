@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalfleet.errors import FailureKind
+from evalfleet.model.sandbox import SandboxUse
 from evalfleet.model.usage import Usage
 from evalfleet.model.verdict import Outcome, ScoreState, Style, Verdict
 
@@ -42,7 +43,7 @@ class AttemptSummary:
 
     Times are seconds since the epoch and seconds. `reply` is the start of the last reply, for listings.
     `cost_usd` is observed, `estimated_usd` priced from usage; None is unknown. `contradicted` says that the turns
-    contradict the coverage that the adapter declares.
+    contradict the coverage that the adapter declares. `sandbox` is None without one.
     """
 
     attempt: int
@@ -67,4 +68,5 @@ class AttemptSummary:
     contradicted: bool = False
     #: adapters say when a send may have had an outside effect; such a case is never repeated by kind
     acceptance_unknown: bool = False
+    sandbox: SandboxUse | None = None
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -10,6 +10,7 @@ from evalfleet.errors import FailureKind
 from evalfleet.model.assertion import AssertionRow
 from evalfleet.model.grading import Basis
 from evalfleet.model.judge import JudgeCall
+from evalfleet.model.sandbox import SandboxUse
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
 from evalfleet.model.verdict import CaseStatus, Outcome, RunKind, RunStatus, ScoreState, Settlement, Style, Verdict
@@ -182,6 +183,7 @@ class AttemptDetail:
     assertions: tuple[AssertionRow, ...]
     diagnostics: tuple[str, ...] = ()
     judge_calls: tuple[JudgeCall, ...] = ()
+    sandbox: SandboxUse | None = None
     basis: Basis | None = None
     kept_because: str | None = None
 

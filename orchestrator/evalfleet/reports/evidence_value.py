@@ -25,6 +25,7 @@ def detail_value(detail: AttemptDetail) -> dict[str, Any]:
         "assertions": plain(detail.assertions),
         "judge_calls": plain(detail.judge_calls),
         "diagnostics": list(detail.diagnostics),
+        "sandbox": plain(detail.sandbox),
         "basis": plain(detail.basis),
         "kept_because": detail.kept_because,
     }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from evalfleet.model.coverage import Channel
 from evalfleet.model.report import AttemptDetail, AttemptView, CaseView
+from evalfleet.model.sandbox import SandboxUse
 from evalfleet.model.turn import TurnInput, TurnRecord, TurnStatus
 from evalfleet.model.usage import Usage
 from evalfleet.reports import wording
@@ -68,6 +69,8 @@ def _head(case: CaseView, detail: AttemptDetail) -> Iterator[str]:
         earned = "unknown" if case.earned is None else f"{case.earned:g} points"
         facts.append(f"score {earned} ({case.score_state.value})")
     yield "  " + " · ".join(facts)
+    if detail.sandbox is not None:
+        yield f"  {_sandbox(detail.sandbox)}"
     if case.carried_from is not None:
         yield f"  carried from run {case.carried_from[0]}"
     if detail.basis is not None:
@@ -76,6 +79,13 @@ def _head(case: CaseView, detail: AttemptDetail) -> Iterator[str]:
             yield from block("    ", visible(detail.kept_because))
     if view.message:
         yield from block("  ", visible(view.message))
+
+
+def _sandbox(use: SandboxUse) -> str:
+    parts = (("making", use.making), ("using", use.using), ("closing", use.closing))
+    times = ", ".join(f"{what} {seconds(taken)}" for what, taken in parts)
+    kept = "" if use.kept is None else f" · kept as {visible_line(use.kept)}"
+    return f"sandbox {visible_line(use.backend)} · {counted(use.starts, 'start')} · {times}{kept}"
 
 
 def usage_facts(usage: Usage | None) -> list[str]:

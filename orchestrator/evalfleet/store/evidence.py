@@ -65,6 +65,7 @@ class EvidenceReader:
             assertions=grading.assertions,
             diagnostics=grading.diagnostics,
             judge_calls=grading.judge_calls,
+            sandbox=found.sandbox,
             basis=None if basis is None else Basis(basis),
             kept_because=reason,
         )

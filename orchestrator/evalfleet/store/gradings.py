@@ -168,6 +168,7 @@ class Regrader:
             turns=turns,
             events=events,
             assertions=assertions,
+            sandbox=found.sandbox,
             extra=found.extra,
         )
         evidence = AttemptEvidence(

@@ -33,6 +33,7 @@ from evalfleet.model.events import (
 )
 from evalfleet.model.judge import JudgeCall
 from evalfleet.model.record import AttemptEvidence
+from evalfleet.model.sandbox import SandboxUse
 from evalfleet.model.turn import InputFile, InputResponse, TurnInput, TurnRecord, TurnStatus
 from evalfleet.store.judge_codec import encode_judge_call, read_judge_call
 from evalfleet.store.usage_codec import encode_usage, read_usage
@@ -50,6 +51,7 @@ class Decoded:
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     message: str | None = None
     judge_calls: tuple[JudgeCall, ...] = ()
+    sandbox: SandboxUse | None = None
 
 
 def encode_head(evidence: AttemptEvidence) -> list[Any]:
@@ -62,8 +64,10 @@ def encode_head(evidence: AttemptEvidence) -> list[Any]:
         dict(summary.extra),
         summary.message,
     ]
-    if evidence.judge_calls:
+    if evidence.judge_calls or summary.sandbox is not None:
         head.append([encode_judge_call(call) for call in evidence.judge_calls])
+    if summary.sandbox is not None:
+        head.append(_sandbox(summary.sandbox))
     return head
 
 
@@ -82,7 +86,17 @@ def decode(head: list[Any], events: list[list[Any]]) -> Decoded:
         extra=extra,
         message=message,
         judge_calls=tuple(read_judge_call(call) for call in head[5]) if len(head) > 5 else (),
+        sandbox=_read_sandbox(head[6]) if len(head) > 6 else None,
     )
+
+
+def _sandbox(use: SandboxUse) -> list[Any]:
+    return [use.backend, use.starts, use.making, use.using, use.closing, use.kept]
+
+
+def _read_sandbox(use: list[Any]) -> SandboxUse:
+    backend, starts, making, using, closing, kept = use[:6]
+    return SandboxUse(backend=backend, starts=starts, making=making, using=using, closing=closing, kept=kept)
 
 
 def _maybe(value: Any) -> list[Any]:

@@ -48,6 +48,7 @@ class Recorded:
             skip_reason=self.skip_reason,
             started_at=self.started_at,
             duration=self.duration,
+            sandbox=self.evidence.sandbox,
         )
         found = self.evidence
         return AttemptEvidence(

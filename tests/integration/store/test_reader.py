@@ -12,6 +12,7 @@ import pytest
 from evalfleet.errors import ConfigurationError, FailureKind
 from evalfleet.model.events import MISSING, Message, Role
 from evalfleet.model.record import CommitBatch, Intent, IntentKind, LostAttempt, SettleWithout
+from evalfleet.model.sandbox import SandboxUse
 from evalfleet.model.usage import Usage
 from evalfleet.model.verdict import CaseStatus, Outcome, RunKind, RunStatus, ScoreState, Settlement, Style, Verdict
 from evalfleet.store.creation import create_run
@@ -287,7 +288,9 @@ async def test_a_carried_case_names_who_executed_it(database: str) -> None:
 
 async def test_evidence_reads_back_exactly_through_the_database(database: str) -> None:
     weird = "nul \0, lone \ud800, emoji \U0001f600, " + "x" * 300
-    base = evidence(101, 0, message=weird, reply=weird, earned=float("nan"), usage=Usage(input_tokens=10**30))
+    use = SandboxUse(backend="local", starts=1, making=0.25, using=3.5, closing=0.125)
+    unbounded = Usage(input_tokens=10**30)
+    base = evidence(101, 0, message=weird, reply=weird, earned=float("nan"), usage=unbounded, sandbox=use)
     events = (Message(Role.USER, weird), Message(Role.ASSISTANT, weird))
     turn = replace(base.turns[0], events=events, data={weird: [10**400, float("inf"), None]})
     found = replace(base, turns=(turn, replace(turn, data=None), replace(turn, data=MISSING)), diagnostics=(weird,))
@@ -297,7 +300,8 @@ async def test_evidence_reads_back_exactly_through_the_database(database: str) -
     async with reading(database) as reader:
         detail = await reader.attempt_detail("r1", 101)
         assert (detail.turns, detail.assertions) == (found.turns, found.assertions)
-        assert (detail.diagnostics, detail.view.message) == (found.diagnostics, weird)
+        assert (detail.diagnostics, detail.view.message, detail.sandbox) == (found.diagnostics, weird, use)
+        assert (await reader.attempt_detail("r1", 102)).sandbox is None
         assert detail.view.text_sanitised
         assert detail.view.reply == "nul \ufffd, lone \ufffd, emoji \U0001f600, " + "x" * 256
         assert detail.view.usage is None or detail.view.usage.input_tokens is None

@@ -12,9 +12,10 @@ from evalfleet.grading.judge_prompts import Question
 from evalfleet.model.events import Message, Role
 from evalfleet.model.ids import sha256
 from evalfleet.model.record import CommitBatch, Intent, IntentKind, Recording
+from evalfleet.model.sandbox import SandboxUse
 from evalfleet.store.artifacts import FileArtifacts
 from evalfleet.store.recordings import Recordings
-from tests.integration.store.samples import OTHER, batch, evidence, resumed, started
+from tests.integration.store.samples import OTHER, a_case, batch, evidence, resumed, started
 from tests.integration.store.sql import execute, one
 
 
@@ -25,7 +26,8 @@ def recordings(url: str, run_key: int, folder: Path) -> Recordings:
 async def test_a_recording_is_read_back_as_it_was(database: str, tmp_path: Path) -> None:
     run, recorder = await started(database)
     kept = recordings(database, run.run_key, tmp_path)
-    given = evidence(101, 1, skip_reason="no \ud800 network")
+    use = SandboxUse(backend="local", starts=1, making=0.25, using=3.5, closing=0.125, kept="r1%2F101")
+    given = evidence(101, 1, skip_reason="no \ud800 network", sandbox=use)
     asked = {
         0: Question(recipe="closed_qa", text="Is it?", material={"input": "a", "output": "\ud800"}),
         3: Question(recipe="custom", text="Which?", choices={"a": 1.0, "b": 0.5}),
@@ -35,6 +37,7 @@ async def test_a_recording_is_read_back_as_it_was(database: str, tmp_path: Path)
     assert (found.evidence.turns, found.evidence.assertions) == (given.turns, given.assertions)
     assert (found.started_at, found.duration) == (given.summary.started_at, given.summary.duration)
     assert (found.skip_reason, found.questions) == (given.summary.skip_reason, asked)
+    assert found.as_evidence(102, a_case(1)).summary.sandbox == use
     await kept.close()
     await recorder.close()
 

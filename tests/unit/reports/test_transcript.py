@@ -24,6 +24,7 @@ from evalfleet.model.events import (
     Unrecognised,
 )
 from evalfleet.model.report import AttemptDetail, AttemptView, CaseView
+from evalfleet.model.sandbox import SandboxUse
 from evalfleet.model.turn import InputFile, InputResponse, TurnInput, TurnRecord, TurnStatus
 from evalfleet.model.usage import Usage
 from evalfleet.model.verdict import CaseStatus, Outcome, Verdict
@@ -115,6 +116,14 @@ def test_the_whole_transcript(make_case: Callable[..., CaseView]) -> None:
         '      expected "rain"',
         '      actual   "It is sunny."',
     ]
+
+
+def test_what_a_sandbox_took_is_said(make_case: Callable[..., CaseView]) -> None:
+    use = SandboxUse(backend="local", starts=1, making=0.25, using=61, closing=0.04)
+    head = transcript(make_case(), replace(detail(), sandbox=use))[2]
+    assert head == "  sandbox local · 1 start · making 250 ms, using 1m 01s, closing 40 ms"
+    head = transcript(make_case(), replace(detail(), sandbox=replace(use, kept="r1%2F9")))[2]
+    assert head.endswith("closing 40 ms · kept as r1%2F9")
 
 
 def test_nothing_an_agent_says_reaches_the_terminal_raw(make_case: Callable[..., CaseView]) -> None:
