@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,24 +27,32 @@ def redirected(command: Command, folder: str) -> Command:
 class FileExecution:
     """A command that runs in `task`, its outputs in files of `folder`. `limit` is the command's output limit.
 
-    `task` is cancelled to end the command, and must not be done before its whole tree is dead.
+    `task` is cancelled to end the command, and must not be done before its whole tree is dead. `require_open` raises
+    once the sandbox is closed: the files are gone then.
     """
 
-    def __init__(self, identifier: str, folder: Path, task: asyncio.Task[CommandResult], limit: int) -> None:
-        self._id = identifier
+    def __init__(
+        self,
+        folder: Path,
+        task: asyncio.Task[CommandResult],
+        limit: int,
+        require_open: Callable[[], None],
+    ) -> None:
         self._folder = folder
         self._task = task
         self._limit = limit
+        self._require_open = require_open
 
     @property
     def id(self) -> str:
-        return self._id
+        return self._folder.name
 
     async def read(self, stream: Stream = Stream.STDOUT, *, after: int = 0, wait: float = 0.0) -> OutputPiece:
         looks = math.ceil(wait / _LOOK_SECONDS)
         while True:
             complete = self._task.done()  # looked at first: what it wrote last is in the file by then
             data = await in_thread(_piece, self._folder / stream.value, after, PIECE)
+            self._require_open()
             if data or complete or looks <= 0:
                 return OutputPiece(data=data, cursor=after + len(data), complete=complete and len(data) < PIECE)
             await asyncio.wait((self._task,), timeout=_LOOK_SECONDS)
@@ -56,6 +65,7 @@ class FileExecution:
         else:
             ended = self._task.result()
         out, err = [await in_thread(_kept, self._folder / stream.value, self._limit) for stream in Stream]
+        self._require_open()
         return replace(ended, stdout=out[0], stdout_bytes=out[1], stderr=err[0], stderr_bytes=err[1])
 
     async def end(self) -> None:

@@ -98,7 +98,8 @@ class LocalSandbox:
         folder = self._lease.root / "executions" / identifier
         await in_thread(folder.mkdir, parents=True)
         task = asyncio.create_task(self.run(redirected(command, str(folder))), name=f"{self.id} {identifier}")
-        execution = self._executions[identifier] = FileExecution(identifier, folder, task, command.output_limit)
+        execution = FileExecution(folder, task, command.output_limit, self._require_open)
+        self._executions[identifier] = execution
         return execution
 
     async def attach(self, execution: str) -> FileExecution:

@@ -11,18 +11,20 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.sandbox_ports import SandboxProvider
-from evalfleet.testing import sandbox_command_checks, sandbox_file_checks, sandbox_life_checks
+from evalfleet.testing import (
+    sandbox_command_checks,
+    sandbox_detached_checks,
+    sandbox_file_checks,
+    sandbox_life_checks,
+)
 from evalfleet.testing.runner import pytest
-from evalfleet.testing.sandbox_subject import Subject
+from evalfleet.testing.sandbox_subject import MakeProvider, Subject
 
-MakeProvider = Callable[[Path], AbstractAsyncContextManager[SandboxProvider]]
 Check = Callable[[Subject], Coroutine[Any, Any, None]]
 
 
@@ -35,35 +37,37 @@ def _checks(*modules: ModuleType) -> dict[str, Check]:
     }
 
 
-CHECKS = _checks(sandbox_command_checks, sandbox_file_checks, sandbox_life_checks)
+CHECKS = _checks(sandbox_command_checks, sandbox_detached_checks, sandbox_file_checks, sandbox_life_checks)
 #: A backend that deviates more often is another kind of thing.
 MAX_DEVIATIONS = 3
 
 
-def sandbox_suite(make_provider: MakeProvider, deviations: Mapping[str, str] | None = None) -> type:
+def sandbox_suite(
+    make_provider: MakeProvider, deviations: Mapping[str, str] | None = None, *, image: str | None = None
+) -> type:
     """A pytest class with one test a check.
 
     `make_provider(state)` opens a provider that keeps its directories below `state`. `deviations` gives, by the
-    check's name, the reason why the backend can't do it; such a check has to fail. Raises ValueError for a name
-    that is no check, or too many.
+    check's name, the reason why the backend can't do it; such a check has to fail. `image` is what the sandboxes
+    of a backend with images start from. Raises ValueError for a name that is no check, or too many.
     """
     deviations = deviations or {}
     if unknown := sorted(set(deviations) - set(CHECKS)):
         raise ValueError(f"not checks of the suite: {', '.join(unknown)}")
     if len(deviations) > MAX_DEVIATIONS:
         raise ValueError(f"{len(deviations)} deviations; a sandbox may have {MAX_DEVIATIONS}")
-    tests = {f"test_{name}": _test(check, make_provider, deviations.get(name)) for name, check in CHECKS.items()}
+    tests = {f"test_{name}": _test(check, make_provider, deviations.get(name), image) for name, check in CHECKS.items()}
     return type("SandboxSuite", (), tests)
 
 
-def _test(check: Check, make_provider: MakeProvider, deviation: str | None) -> Callable[..., None]:
+def _test(check: Check, make: MakeProvider, deviation: str | None, image: str | None) -> Callable[..., None]:
     async def run(folder: Path) -> None:
-        outside = folder / "outside"
+        outside, state = folder / "outside", folder / "state"
         outside.mkdir()
-        async with make_provider(folder / "state") as provider:
-            sandbox = await provider.create(SandboxSpec(), "subject")
+        async with make(state) as provider:
+            sandbox = await provider.create(SandboxSpec(image=image), "subject")
             try:
-                await check(Subject(provider, sandbox, outside))
+                await check(Subject(provider, sandbox, outside, state, make, image))
             finally:
                 await sandbox.close()
 

@@ -1,0 +1,249 @@
+"""Sandboxes with one planted defect each, and the check that has to catch it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from evalfleet.model.definition import SandboxSpec
+from evalfleet.processes import SystemSpawner
+from evalfleet.sandbox_ports import (
+    Command,
+    CommandResult,
+    Execution,
+    FoundSandbox,
+    OutputPiece,
+    Sandbox,
+    SandboxPlace,
+    SandboxProvider,
+    Stream,
+)
+from evalfleet.testing.sandbox_subject import MakeProvider
+from evalfleet_sandboxes import local
+
+
+class CarefulExecution:
+    """A detached command of the local sandbox; each subclass breaks one thing of it."""
+
+    def __init__(self, inner: Execution) -> None:
+        self.inner = inner
+
+    @property
+    def id(self) -> str:
+        return self.inner.id
+
+    async def read(self, stream: Stream = Stream.STDOUT, *, after: int = 0, wait: float = 0.0) -> OutputPiece:
+        return await self.inner.read(stream, after=after, wait=wait)
+
+    async def result(self) -> CommandResult:
+        return await self.inner.result()
+
+    async def end(self) -> None:
+        await self.inner.end()
+
+
+class Careful:
+    """The local sandbox; each subclass breaks one thing of it."""
+
+    execution: type[CarefulExecution] = CarefulExecution
+
+    def __init__(self, inner: Sandbox) -> None:
+        self.inner = inner
+
+    @property
+    def id(self) -> str:
+        return self.inner.id
+
+    @property
+    def workdir(self) -> str:
+        return self.inner.workdir
+
+    @property
+    def tree(self) -> Path | None:
+        return self.inner.tree
+
+    async def run(self, command: Command) -> CommandResult:
+        return await self.inner.run(command)
+
+    async def start(self, command: Command) -> Execution:
+        return self.execution(await self.inner.start(command))
+
+    async def attach(self, execution: str) -> Execution:
+        return self.execution(await self.inner.attach(execution))
+
+    async def probe(self) -> None:
+        await self.inner.probe()
+
+    async def export(self, target: Path) -> None:
+        await self.inner.export(target)
+
+    async def reset(self) -> None:
+        await self.inner.reset()
+
+    async def read(self, path: str) -> bytes:
+        return await self.inner.read(path)
+
+    async def write(self, path: str, data: bytes) -> None:
+        await self.inner.write(path, data)
+
+    async def upload(self, source: Path, target: str) -> None:
+        await self.inner.upload(source, target)
+
+    async def download(self, source: str, target: Path) -> None:
+        await self.inner.download(source, target)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+class JoinsArguments(Careful):
+    async def run(self, command: Command) -> CommandResult:
+        return await self.inner.run(replace(command, argv=("sh", "-c", " ".join(command.argv))))
+
+
+class DropsTail(Careful):
+    async def run(self, command: Command) -> CommandResult:
+        whole = await self.inner.run(replace(command, output_limit=1 << 24))
+        return replace(whole, stdout=whole.stdout[: command.output_limit])
+
+
+class DecodesOutput(Careful):
+    async def run(self, command: Command) -> CommandResult:
+        result = await self.inner.run(command)
+        return replace(result, stdout=result.text.encode())
+
+
+class FoldsSignals(Careful):
+    async def run(self, command: Command) -> CommandResult:
+        result = await self.inner.run(command)
+        return result if result.signal is None else replace(result, exit_code=128 + result.signal, signal=None)
+
+
+class ForgetsStdin(Careful):
+    async def run(self, command: Command) -> CommandResult:
+        return await self.inner.run(replace(command, stdin=None))
+
+
+class WaitsForPipes(Careful):
+    """Kills what a command leaves in the background, as a sandbox does that waits for the end of the output."""
+
+    async def run(self, command: Command) -> CommandResult:
+        spawner = SystemSpawner()
+        placed = replace(command, cwd=f"{self.workdir}/{command.cwd or ''}")
+        try:
+            return await spawner.run(placed, base_env={"PATH": "/usr/bin:/bin"})
+        finally:
+            await spawner.close()
+
+
+class WritesThroughShell(Careful):
+    async def write(self, path: str, data: bytes) -> None:
+        text = data.decode("utf-8", "replace").replace("\0", "")
+        await self.inner.run(Command(argv=("sh", "-c", f"printf '%s' '{text}' > '{path}'")))
+
+
+class FollowsLinks(Careful):
+    async def read(self, path: str) -> bytes:
+        return (Path(self.workdir) / path).read_bytes()
+
+
+class LeavesProcesses(Careful):
+    async def close(self) -> None:
+        """Nothing."""
+
+
+class RunsAfterClose(Careful):
+    async def run(self, command: Command) -> CommandResult:
+        try:
+            return await self.inner.run(command)
+        except Exception:
+            return CommandResult(exit_code=0, stdout=b"", stderr=b"", duration=0.0)
+
+
+class ReadsOnce(CarefulExecution):
+    """Hands each byte to the first reader only, as a stream of an engine does."""
+
+    def __init__(self, inner: Execution) -> None:
+        super().__init__(inner)
+        self.given = 0
+
+    async def read(self, stream: Stream = Stream.STDOUT, *, after: int = 0, wait: float = 0.0) -> OutputPiece:
+        piece = await self.inner.read(stream, after=max(after, self.given), wait=wait)
+        self.given = piece.cursor
+        return replace(piece, cursor=after + len(piece.data))
+
+
+class ReadsAtTheEnd(CarefulExecution):
+    async def read(self, stream: Stream = Stream.STDOUT, *, after: int = 0, wait: float = 0.0) -> OutputPiece:
+        await self.inner.result()
+        return await self.inner.read(stream, after=after)
+
+
+class LetsGoOn(CarefulExecution):
+    async def end(self) -> None:
+        """Nothing."""
+
+
+class Streams(Careful):
+    execution = ReadsOnce
+
+
+class Buffers(Careful):
+    execution = ReadsAtTheEnd
+
+
+class Detaches(Careful):
+    execution = LetsGoOn
+
+
+DEFECTS: Mapping[type[Careful], str] = {
+    JoinsArguments: "arguments_arrive_as_they_are",
+    DropsTail: "output_over_the_limit_keeps_head_and_tail_and_is_counted",
+    DecodesOutput: "bytes_that_are_not_utf8_arrive_as_they_are",
+    FoldsSignals: "a_signal_is_told_from_an_exit_code",
+    ForgetsStdin: "a_large_stdin_arrives_whole",
+    WaitsForPipes: "a_background_service_outlives_its_command_and_may_go_on_writing",
+    WritesThroughShell: "every_byte_comes_back",
+    FollowsLinks: "a_link_that_leads_out_is_refused",
+    LeavesProcesses: "closing_ends_background_services",
+    RunsAfterClose: "a_closed_sandbox_refuses_everything",
+    Streams: "every_offset_can_be_read_again",
+    Buffers: "output_comes_piece_by_piece_while_the_command_runs",
+    Detaches: "ending_a_detached_command_ends_its_tree_and_keeps_its_output",
+}
+
+
+def provider_of(kind: type[Careful]) -> MakeProvider:
+    @asynccontextmanager
+    async def make(state: Path) -> AsyncGenerator[SandboxProvider]:
+        spawner = SystemSpawner()
+        inner = local.factory.build(SandboxPlace(state=state, spawner=spawner))
+
+        class Provider:
+            name = "defective"
+            isolates = False
+            outlives = False
+
+            async def check(self) -> None: ...
+
+            async def create(self, spec: SandboxSpec, owner: str) -> Sandbox:
+                return kind(await inner.create(spec, owner))
+
+            async def found(self) -> list[FoundSandbox]:
+                return await inner.found()
+
+            async def reap(self, sandbox: FoundSandbox) -> None:
+                await inner.reap(sandbox)
+
+            async def close(self) -> None:
+                await inner.close()
+
+        try:
+            yield Provider()
+        finally:
+            await inner.close()
+            await spawner.close()
+
+    return make
