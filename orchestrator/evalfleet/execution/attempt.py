@@ -16,7 +16,7 @@ from evalfleet.execution.blame import blame
 from evalfleet.execution.body import run_body
 from evalfleet.execution.job import AttemptControl, AttemptJob, AttemptServices, Patience, Stage
 from evalfleet.execution.ledger import Ledger
-from evalfleet.execution.sandboxes import close_sandbox, open_sandbox
+from evalfleet.execution.sandboxes import close_sandbox, last_look, open_sandbox
 from evalfleet.execution.seal import recording, seal
 from evalfleet.execution.sessions import close_lines
 from evalfleet.execution.state import AttemptState
@@ -56,6 +56,10 @@ async def _open_sandbox(ledger: Ledger) -> None:
     await open_sandbox(ledger.state)
 
 
+async def _last_look(ledger: Ledger) -> None:
+    await last_look(ledger.state)
+
+
 async def _settle(ledger: Ledger) -> None:
     state = ledger.state
     state.end(state.broken_off or "the attempt ended before the turn did")
@@ -93,8 +97,16 @@ async def _judge(ledger: Ledger) -> None:
     await ledger.judge()
 
 
+def _has_sandbox(ledger: Ledger) -> bool:
+    return ledger.state.sandbox is not None
+
+
 def _grace(ledger: Ledger) -> float:
     return ledger.state.services.patience.grace
+
+
+def _evaluation(ledger: Ledger) -> float:
+    return ledger.state.services.patience.evaluation
 
 
 def _recording(ledger: Ledger) -> float:
@@ -113,7 +125,16 @@ def _cleanup(ledger: Ledger) -> float:
 _STEPS = (
     _Step("opening the sandbox", _open_sandbox, Stage.OPENING, FailureKind.SANDBOX, "SANDBOX_FAILED"),
     _Step("the test body", run_body, Stage.RUNNING, FailureKind.AUTHORING, "EVAL_RAISED"),
-    _Step("evaluating the assertions", _settle, Stage.RECORDED, FailureKind.GRADER, "EVALUATION_FAILED", _grace),
+    _Step(
+        "the last look at the sandbox",
+        _last_look,
+        Stage.RUNNING,
+        FailureKind.SANDBOX,
+        "SANDBOX_LOST",
+        _grace,
+        needed=_has_sandbox,
+    ),
+    _Step("evaluating the assertions", _settle, Stage.RECORDED, FailureKind.GRADER, "EVALUATION_FAILED", _evaluation),
     _Step(
         "closing the sessions",
         _close_lines,
@@ -174,6 +195,7 @@ class _Attempt:
         limit = state.job.attempt_timeout
         state.deadline_at = None if limit is None else began + limit
         state.on_stuck = self._stuck
+        state.on_lost = self._break_off
         state.control = control
         control.listen(self._cancelled)
         if control.reason is not None:

@@ -58,11 +58,12 @@ class AttemptJob:
 class Patience:
     """How long, in seconds, code that was told to stop is waited for before it is left behind.
 
-    `grace`: author, agent and grader code; `cleanup`: closing sessions and the sandbox, each attempt; `recording`: the
-    record store, before a judge is asked.
+    `grace`: author and agent code, and the last look at a sandbox; `evaluation`: matchers and graders; `cleanup`:
+    closing sessions and the sandbox, each attempt; `recording`: the record store, before a judge is asked.
     """
 
-    grace: float = 10.0
+    grace: float = 3.0
+    evaluation: float = 10.0
     cleanup: float = 30.0
     recording: float = 900.0
 

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from evalfleet.errors import FailureKind, boundary
+from evalfleet.errors import AttemptFailure, FailureKind, boundary
 from evalfleet.execution.job import AttemptJob
+from evalfleet.execution.probing import SandboxProbe
 from evalfleet.execution.sandbox_stay import SandboxStay
 from evalfleet.execution.signals import AttemptEnded
 from evalfleet.execution.state import AttemptState
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.sandbox_ports import Unenforced
+from evalfleet.sandbox_ports import Sandbox, Unenforced
 
 #: Never copied into a sandbox: the eval itself and its prompt.
 _HIDDEN_NAMES = frozenset({"eval.py", "PROMPT.md", "__pycache__"})
@@ -32,6 +33,8 @@ async def open_sandbox(state: AttemptState) -> None:
         if state.broken_off is not None:  # a provider that ignored its cancellation: nobody else would close it
             await stay.end()
             raise AttemptEnded
+        if job.recorded is None:
+            _look_after(sandbox, state)
         if isinstance(sandbox, Unenforced):
             for notice in sandbox.notices:
                 state.note(f"sandbox: {notice}")
@@ -41,11 +44,37 @@ async def open_sandbox(state: AttemptState) -> None:
                 await sandbox.upload(path, target)
 
 
+async def last_look(state: AttemptState) -> None:
+    """See that the sandbox is still there after the body: what came of a body whose sandbox went away is no result.
+
+    Raises AttemptFailure of kind sandbox when that can't be told.
+    """
+    if state.probe is not None:
+        state.probe.stop(state.services.threads)
+    if state.sandbox is None or state.broken_off is not None:
+        return
+    with boundary(FailureKind.SANDBOX, "SANDBOX_FAILED"):
+        try:
+            await state.sandbox.probe()
+        except AttemptFailure as failure:
+            state.lose_sandbox(failure)
+
+
 async def close_sandbox(state: AttemptState) -> None:
     """End and remove the sandbox, if there is one. Raises AttemptFailure of kind sandbox."""
     if state.stay is not None:
         with boundary(FailureKind.SANDBOX, "SANDBOX_CLOSE_FAILED"):
             await state.stay.end()
+
+
+def _look_after(sandbox: Sandbox, state: AttemptState) -> None:
+    def lost(failure: AttemptFailure) -> None:
+        state.lose_sandbox(failure)
+        if state.on_lost is not None:
+            state.on_lost(failure)
+
+    state.probe = SandboxProbe(sandbox, lost, state.note)
+    state.probe.start()
 
 
 def _resolved(spec: SandboxSpec, state: AttemptState) -> SandboxSpec:

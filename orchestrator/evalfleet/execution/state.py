@@ -18,6 +18,7 @@ from evalfleet.redact import DIAGNOSTIC_LIMIT, safe
 from evalfleet.sandbox_ports import Sandbox
 
 if TYPE_CHECKING:
+    from evalfleet.execution.probing import SandboxProbe
     from evalfleet.execution.sandbox_stay import SandboxStay
     from evalfleet.execution.sessions import SessionLine
     from evalfleet.execution.threads import Bridge
@@ -32,6 +33,9 @@ WAIT_LIMIT = 86_400.0
 
 #: Diagnostic lines kept of one attempt; what comes after is counted.
 DIAGNOSTICS_LIMIT = 1_000
+
+#: Failures that a sandbox which went away explains.
+_OF_A_LOST_SANDBOX = frozenset({FailureKind.AGENT, FailureKind.ADAPTER, FailureKind.AUTHORING})
 
 
 class AttemptSecrets:
@@ -59,6 +63,7 @@ class AttemptState:
         self.services = services
         self.secrets = AttemptSecrets(services.secrets, services.hidden)
         self.stay: SandboxStay | None = None
+        self.probe: SandboxProbe | None = None
         self.bridge: Bridge | None = None
         self.lines: list[SessionLine] = []
         self.turns: list[TurnRecord] = []
@@ -70,6 +75,7 @@ class AttemptState:
         self.broken_off: str | None = None
         self.deadline_at: float | None = None
         self.on_stuck: Callable[[AttemptFailure], None] | None = None
+        self.on_lost: Callable[[AttemptFailure], None] | None = None
         self.control: AttemptControl | None = None
         self._sends = 0
         self._rejected = 0
@@ -146,7 +152,7 @@ class AttemptState:
         """Nothing changes any more. Lets go of the lines, so that no cycle keeps the evidence in memory."""
         self._closed = self._sealed = True
         self.lines = []
-        self.on_stuck = None
+        self.on_stuck = self.on_lost = None
 
     # --- facts ------------------------------------------------------------------------------------------------
 
@@ -194,6 +200,11 @@ class AttemptState:
         if cause is not None:
             self.note_error(cause)
         return failure
+
+    def lose_sandbox(self, failure: AttemptFailure) -> None:
+        """The sandbox went away: that is why the attempt failed, whatever its agent and its author made of it."""
+        if not self._sealed and (self.failure is None or self.failure.kind in _OF_A_LOST_SANDBOX):
+            self.failure = failure
 
     def fail_cleanup(self, failure: AttemptFailure, cause: BaseException | None = None) -> None:
         """Keep the first failure of cleaning up, beside the attempt's own."""

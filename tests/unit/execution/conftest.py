@@ -99,7 +99,7 @@ def make_services(threads: AuthorThreads) -> Callable[..., AttemptServices]:
             "clock": SystemClock(),
             "secrets": FakeSecrets({}),
             "threads": threads,
-            "patience": Patience(grace=0.1, cleanup=0.2),
+            "patience": Patience(grace=0.1, evaluation=0.1, cleanup=0.2),
         }
         return AttemptServices(**{**given, **options})
 
