@@ -198,6 +198,33 @@ class Detaches(Careful):
     execution = LetsGoOn
 
 
+class ResolvesLinks(Careful):
+    async def export(self, target: Path) -> None:
+        await self.inner.run(Command(argv=("cp", "-rL", ".", str(target))))
+
+
+class ForgetsModes(Careful):
+    async def export(self, target: Path) -> None:
+        await self.inner.export(target)
+        for path in target.rglob("*"):
+            path.chmod(0o777)
+
+
+class ResetsInName(Careful):
+    async def reset(self) -> None:
+        """Nothing."""
+
+
+class CleansFilesOnly(Careful):
+    async def reset(self) -> None:
+        await self.inner.run(Command(argv=("sh", "-c", "rm -rf ./*")))
+
+
+class SaysItLives(Careful):
+    async def probe(self) -> None:
+        """Nothing."""
+
+
 DEFECTS: Mapping[type[Careful], str] = {
     JoinsArguments: "arguments_arrive_as_they_are",
     DropsTail: "output_over_the_limit_keeps_head_and_tail_and_is_counted",
@@ -212,6 +239,11 @@ DEFECTS: Mapping[type[Careful], str] = {
     Streams: "every_offset_can_be_read_again",
     Buffers: "output_comes_piece_by_piece_while_the_command_runs",
     Detaches: "ending_a_detached_command_ends_its_tree_and_keeps_its_output",
+    ResolvesLinks: "an_export_keeps_links_wherever_they_lead",
+    ForgetsModes: "an_export_keeps_modes",
+    ResetsInName: "a_reset_brings_files_and_setup_back",
+    CleansFilesOnly: "a_reset_ends_every_process",
+    SaysItLives: "a_destroyed_sandbox_is_lost_and_no_result",
 }
 
 

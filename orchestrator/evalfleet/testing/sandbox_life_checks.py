@@ -106,19 +106,55 @@ async def closing_removes_what_its_maker_locked(on: Subject) -> None:
 
 async def a_destroyed_sandbox_is_lost_and_no_result(on: Subject) -> None:
     await on.shell('rm -rf "$PWD"')
-    with pytest.raises(AttemptFailure) as caught:
-        await on.run("true")
-    assert (caught.value.kind, caught.value.code) == (FailureKind.SANDBOX, "SANDBOX_LOST")
+    if not await _lost(on):  # where the workdir can't be removed from inside, it is empty and goes on
+        assert (await on.shell("pwd; ls -A")).text == f"{on.sandbox.workdir}\n"
+
+
+async def killing_its_own_parent_is_never_a_success(on: Subject) -> None:
+    try:
+        result = await on.shell("kill -9 $PPID; sleep 0.3; echo went on")
+    except AttemptFailure as failure:
+        assert (failure.kind, failure.code) == (FailureKind.SANDBOX, "SANDBOX_LOST")
+        return
+    assert (result.exit_code, result.text) == (0, "went on\n") or result.signal == 9
+
+
+async def killing_everything_inside_is_never_a_wrong_result(on: Subject) -> None:
+    on.needs_isolation()
+    seconds = forever()
+    await on.shell(f"setsid sleep {seconds} &")
+    await on.started(seconds)
+    try:
+        result = await on.shell("kill -9 -1; sleep 0.3; echo went on")
+    except AttemptFailure as failure:
+        assert (failure.kind, failure.code) == (FailureKind.SANDBOX, "SANDBOX_LOST")
+    else:
+        assert (result.exit_code, result.text) == (0, "went on\n") or result.signal == 9
+    await on.dead(seconds)
+    if not await _lost(on):
+        assert (await on.shell("echo alive")).text == "alive\n"
+
+
+async def a_living_sandbox_is_probed_beside_its_commands(on: Subject) -> None:
+    seconds = forever()
+    execution = await on.sandbox.start(Command(argv=("sleep", seconds)))
+    await on.started(seconds)
+    await asyncio.gather(*(on.sandbox.probe() for _ in range(20)))
+    await execution.end()
 
 
 async def a_closed_sandbox_refuses_everything(on: Subject) -> None:
     await on.sandbox.close()
     uses = (
         on.run("true"),
+        on.sandbox.start(Command(argv=("true",))),
+        on.sandbox.attach("1"),
+        on.sandbox.probe(),
         on.sandbox.read("x"),
         on.sandbox.write("x", b""),
         on.sandbox.upload(on.folder, "x"),
         on.sandbox.download("x", on.folder / "x"),
+        on.sandbox.export(on.folder / "x"),
     )
     for outcome in await asyncio.gather(*uses, return_exceptions=True):
         assert isinstance(outcome, AttemptFailure)
@@ -149,3 +185,11 @@ async def closing_the_provider_closes_its_sandboxes(on: Subject) -> None:
     await on.started(seconds)
     await on.provider.close()
     assert alive(seconds) == 0
+
+
+async def _lost(on: Subject) -> bool:
+    """Whether the sandbox is gone; its probe and its commands have to agree on that."""
+    outcomes = await asyncio.gather(on.sandbox.probe(), on.run("true"), return_exceptions=True)
+    lost = [isinstance(outcome, AttemptFailure) and outcome.code == "SANDBOX_LOST" for outcome in outcomes]
+    assert lost[0] == lost[1], f"probe and command disagree: {outcomes}"
+    return lost[0]

@@ -19,8 +19,10 @@ from evalfleet.model.definition import SandboxSpec
 from evalfleet.testing import (
     sandbox_command_checks,
     sandbox_detached_checks,
+    sandbox_export_checks,
     sandbox_file_checks,
     sandbox_life_checks,
+    sandbox_reset_checks,
 )
 from evalfleet.testing.runner import pytest
 from evalfleet.testing.sandbox_subject import MakeProvider, Subject
@@ -37,7 +39,14 @@ def _checks(*modules: ModuleType) -> dict[str, Check]:
     }
 
 
-CHECKS = _checks(sandbox_command_checks, sandbox_detached_checks, sandbox_file_checks, sandbox_life_checks)
+CHECKS = _checks(
+    sandbox_command_checks,
+    sandbox_detached_checks,
+    sandbox_file_checks,
+    sandbox_export_checks,
+    sandbox_life_checks,
+    sandbox_reset_checks,
+)
 #: A backend that deviates more often is another kind of thing.
 MAX_DEVIATIONS = 3
 
