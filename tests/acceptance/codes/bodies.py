@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+import evalfleet
+
 if TYPE_CHECKING:
+    from evalfleet.api.programmatic import CaseResult
     from tests.acceptance.cli.conftest import Ended, Orchestrate
 
 HEADER = "import asyncio, os\nfrom evalfleet import *\n\n"
@@ -54,6 +59,15 @@ def shown(orchestrate: Orchestrate, case: Mapping[str, Any]) -> dict[str, Any]:
     """The case with its evidence, as the store has it."""
     (value,) = orchestrate("show", case["run"], str(case["case"]), "--json").values
     return value
+
+
+def evidence_of(orchestrate: Orchestrate, ended: Ended) -> dict[str, CaseResult]:
+    """All cases of a run with their evidence, by their eval, as the Python API reads them at once."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("EVALFLEET_HOME", str(orchestrate.home))
+        environment.setenv("EVALFLEET_DATABASE_URL", orchestrate.database_url)
+        with evalfleet.open(ended.values[0]["run"]["id"]) as run:
+            return {case.eval_id: case for case in run.cases(evidence=True)}
 
 
 def ends_so(orchestrate: Orchestrate, case: Mapping[str, Any], code: str, body: Body) -> None:

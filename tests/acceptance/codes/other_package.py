@@ -97,6 +97,9 @@ class Sandbox:
 
 class Provider:
     name = "rude"
+    isolates = outlives = False
+
+    async def check(self): ...
 
     async def create(self, spec, owner):
         if spec.image == "does-not-start":
@@ -111,7 +114,7 @@ class Provider:
 class SandboxFactory:
     name = "rude"
 
-    def build(self, state, spawner):
+    def build(self, place):
         return Provider()
 
 

@@ -48,6 +48,7 @@ SENT = 'turn = await t.send("hello")\n'
 BODIES = {
     # the eval's
     "EVAL_RAISED": Body("raise ValueError('mine')"),
+    "EXECUTION_FAILED": Body("raise GeneratorExit"),
     "NO_ASSERTIONS": Body(SENT),
     "NEVER_AWAITED": Body("t.send('hello')\nt.check(1, equals(1))"),
     "SEND_NOT_AWAITED": Body("asyncio.ensure_future(t.send('slow'))\nawait asyncio.sleep(0)\nt.check(1, equals(1))"),

@@ -6,16 +6,17 @@ import ast
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.acceptance.codes.bodies import Body, cases_of, shown, submit, write_evals
+from tests.acceptance.codes.bodies import Body, evidence_of, submit, write_evals
 from tests.acceptance.codes.test_codes_of_judges import WHY
 from tests.architecture.source import product_sources
 from tests.unit.semantics.test_requirements import names_in
 
 if TYPE_CHECKING:
+    from evalfleet.api.programmatic import CaseResult
     from tests.acceptance.cli.conftest import Orchestrate
 
 AGENT = """
@@ -133,24 +134,23 @@ NO_REASON = {"not-started"}
 
 
 @pytest.fixture(scope="module")
-def cases(orchestrate: Orchestrate, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def cases(orchestrate: Orchestrate, tmp_path_factory: pytest.TempPathFactory) -> dict[str, CaseResult]:
     project: Path = tmp_path_factory.mktemp("project")
     (project / "my_agents.py").write_text(AGENT)
     write_evals(project, "why", {name: reason.body() for name, reason in REASONS.items()})
     arms = {"mine": {"adapter": "python", "entry": "my_agents:worker"}}
     experiment = {"limits": {"attempt_timeout": "5s", "concurrency": 32}, "arms": arms}
-    return cases_of(orchestrate, submit(orchestrate, project, experiment))
+    return evidence_of(orchestrate, submit(orchestrate, project, experiment))
 
 
 @pytest.mark.parametrize("name", REASONS)
-def test_why_an_assertion_does_not_hold(orchestrate: Orchestrate, cases: dict[str, Any], name: str) -> None:
-    wanted = REASONS[name]
-    value = shown(orchestrate, cases[f"why/{name}"])
-    found = value["attempt"]["assertions"][-1]
-    told = [found["outcome"]["reason"], *(child["reason"] for child in found["outcome"]["children"])]
-    assert found["outcome"]["result"] == wanted.result
+def test_why_an_assertion_does_not_hold(cases: dict[str, CaseResult], name: str) -> None:
+    case, wanted = cases[f"why/{name}"], REASONS[name]
+    found = case.assertions[-1].outcome
+    told = [found.reason, *(child.reason for child in found.children)]
+    assert found.result == wanted.result
     assert any((reason or "").startswith(wanted.reason) for reason in told), told
-    assert value["case"]["status"] == ("failed" if wanted.result == "mismatched" else "errored")
+    assert case.status == ("failed" if wanted.result == "mismatched" else "errored")
 
 
 def test_every_reason_that_the_source_gives_is_shown() -> None:

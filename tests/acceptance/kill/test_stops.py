@@ -117,6 +117,7 @@ async def test_an_actor_that_stops_is_killed_and_replaced(
         victim = run.tree.find(name)[0]
         os.kill(victim.pid, signal.SIGSTOP)
         await run.completes(redone=redone)
+        assert set((await run.figures()).interrupted) == ({"WORKER_STALLED"} if redone else set())
 
 
 @pytest.mark.soak

@@ -1,0 +1,143 @@
+"""Every code that the guide describes is triggered by a test, and every kind of failure: a new one without is refused.
+
+| Where a code comes from | Table, code → what triggers it |
+|---|---|
+| a test body, an agent's turn | `test_codes.py`: BODIES, SCORED, SLOW |
+| an adapter, a provider | `test_codes_of_arms.py`: ARMS |
+| a sandbox | `test_codes_of_sandboxes.py`: BODIES, AROUND |
+| a judge | `test_codes_of_judges.py`: BODIES, WHY |
+| a process of its own | `test_codes_of_the_machinery.py`: APART |
+| a definition | `test_codes_of_definitions.py`: EVAL_FILES, OF_ROWS, AT_ONCE, EXPERIMENTS |
+| what a test is about that shares no run with others | SINGLE |
+| what no run brings about, what none brings about yet | GUARDS, COMES_WITH |
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from evalfleet.errors import FailureKind
+from tests.acceptance.codes import (
+    test_codes,
+    test_codes_of_arms,
+    test_codes_of_definitions,
+    test_codes_of_judges,
+    test_codes_of_sandboxes,
+    test_codes_of_the_machinery,
+)
+from tests.architecture.source import ROOT
+from tests.architecture.test_guide import CODE_ROW
+from tests.unit.semantics.test_requirements import TESTS, names_in
+
+IN_RUNS = {
+    **test_codes.BODIES,
+    **test_codes.SCORED,
+    **test_codes.SLOW,
+    **test_codes_of_sandboxes.BODIES,
+    **test_codes_of_judges.BODIES,
+    **test_codes_of_the_machinery.APART,
+}
+IN_DEFINITIONS = {
+    *test_codes_of_definitions.EVAL_FILES,
+    *test_codes_of_definitions.OF_ROWS,
+    *test_codes_of_definitions.AT_ONCE,
+    *test_codes_of_definitions.EXPERIMENTS,
+}
+IN_TABLES = {*IN_RUNS, *IN_DEFINITIONS, *test_codes_of_arms.ARMS, *test_codes_of_sandboxes.AROUND}
+
+CODES = "acceptance/codes/test_codes.py"
+DEFINITIONS = "acceptance/codes/test_codes_of_definitions.py"
+MACHINERY = "acceptance/codes/test_codes_of_the_machinery.py"
+LATER = "acceptance/codes/test_codes_of_later_commands.py"
+LINT = "unit/cli/test_list.py"
+
+#: Codes that are read back in a test of their own, which names them.
+SINGLE = {
+    # of attempts
+    "COVERAGE_CONTRADICTED": f"{CODES}::test_a_contradiction_is_told_of_the_attempt_and_counted_for_the_run",
+    "ISOLATION_FAILED": f"{MACHINERY}::test_a_process_that_does_not_begin",
+    "RECORD_REJECTED": f"{MACHINERY}::test_a_record_that_the_store_refuses",
+    "RECORDING_FAILED": f"{MACHINERY}::test_evidence_that_finds_no_place",
+    "ARTIFACT_STORE_AWAY": f"{MACHINERY}::test_evidence_that_finds_no_place",
+    "RECORDING_UNREADABLE": f"{MACHINERY}::test_a_recording_that_is_damaged_when_it_is_to_be_judged",
+    "EXTERNAL_WRITE_NOT_ALLOWED": f"{MACHINERY}::test_a_write_to_the_outside_has_to_be_allowed",
+    "EXTERNAL_WRITE_RESUME_REQUIRES_RECONCILIATION": f"{MACHINERY}::test_what_a_killed_run_had_under_way",
+    "RUN_INTERRUPTED": f"{MACHINERY}::test_what_a_killed_run_had_under_way",
+    "WORKER_STALLED": "acceptance/kill/test_stops.py::test_an_actor_that_stops_is_killed_and_replaced",
+    "LEASE_EXPIRED": "acceptance/kill/test_node_loss.py::test_leases_of_a_lost_node_come_back_after_their_end",
+    "REPLAY_DIVERGED": f"{LATER}::test_a_code_of_judging_again",
+    "REPLAY_TIMEOUT": f"{LATER}::test_a_code_of_judging_again",
+    # of definitions
+    "DUPLICATE_ID": f"{DEFINITIONS}::test_two_files_of_one_id_are_told_with_both",
+    "INVALID_EVALS": f"{DEFINITIONS}::problems",
+    "INVALID_EXPERIMENT": f"{DEFINITIONS}::test_the_codes_of_one_experiment",
+    "INVALID_OVERRIDE": f"{DEFINITIONS}::test_a_code_of_what_is_set_for_one_call",
+    "INVALID_LABEL": "acceptance/judge/test_judged_runs.py::test_labels_that_are_none_are_named_by_their_line",
+    "DEFINITION_CHANGED": f"{LATER}::test_codes_of_going_on_with_what_has_changed_since",
+    "STYLE_CHANGED": f"{LATER}::test_codes_of_going_on_with_what_has_changed_since",
+    "UNKNOWN_EVAL": f"{LATER}::test_codes_of_going_on_with_what_has_changed_since",
+    "INVALID_ACCEPT": f"{LATER}::test_a_rule_of_acceptance_that_this_version_does_not_read",
+    # the command line refuses such paths before anything reads them
+    "EXPERIMENT_NOT_FOUND": "unit/planning/test_experiment_file.py::test_a_missing_or_unreadable_file_is_one_line",
+    "EXPERIMENT_NOT_READABLE": "unit/planning/test_experiment_file.py::test_a_missing_or_unreadable_file_is_one_line",
+    # warnings
+    "NO_DESCRIPTION": f"{LINT}::test_lint_warns_and_refuses_nothing",
+    "JUDGE_NOT_ASKED": f"{LINT}::test_lint_warns_and_refuses_nothing",
+    "ROWS_NAMED_BY_POSITION": f"{LINT}::test_lint_warns_and_refuses_nothing",
+    "REPEATED_ROW": f"{LINT}::test_lint_warns_and_refuses_nothing",
+    "OVERLOOKED_FILE": f"{LINT}::test_lint_warns_and_refuses_nothing",
+}
+
+#: Codes that no run on one machine brings about, why, and the test of the place that gives them.
+GUARDS = {
+    # an author's handles refuse it first, as ASSERTION_MISCONFIGURED; the fold reads stored rows too
+    "PASS_SCORE_REFUSED": "unit/grading/test_fold.py::test_what_an_author_may_not_configure",
+    "GATE_MINIMUM_MISSING": "unit/grading/test_fold.py::test_what_an_author_may_not_configure",
+    # the check of turns refuses it first, as INVALID_TURN; the encoder trusts nobody
+    "EVIDENCE_NOT_JSON": "unit/store/test_rows.py::test_evidence_that_is_no_json_is_a_typed_failure_of_the_adapter",
+    "EVIDENCE_TOO_DEEP": "unit/store/test_rows.py::test_evidence_that_is_no_json_is_a_typed_failure_of_the_adapter",
+    # such a body keeps its earlier verdict
+    "NOT_RECORDED": f"{LATER}::test_a_body_that_decides_by_it_keeps_its_verdict",
+    # the machine would have to be out of memory, or a worker to leave by itself
+    "WORKER_OOM": "unit/scheduling/test_losses.py::test_a_worker_that_ended_leaves_an_interrupted_attempt",
+    "WORKER_DRAINED": "unit/scheduling/test_losses.py::test_a_worker_that_ended_leaves_an_interrupted_attempt",
+    # another version would have to be installed where the worker runs, or no pyarrow
+    "INVALID_SNAPSHOT": "unit/planning/test_experiment_file.py::"
+    "test_a_snapshot_that_this_installation_does_not_load_says_so",
+    "MISSING_EXTRA": "unit/planning/test_tables.py::test_without_the_extra_one_line_says_how_to_install_it",
+}
+
+#: Codes that no attempt ends with yet, and what brings them.
+COMES_WITH = {"SANDBOX_UNCLEAN": "sandboxes that serve one attempt after another"}
+
+LISTED = IN_TABLES | set(SINGLE) | set(GUARDS) | set(COMES_WITH)
+
+
+def described() -> list[str]:
+    return CODE_ROW.findall((ROOT / "docs" / "errors.md").read_text(encoding="utf-8"))
+
+
+def test_every_code_is_triggered() -> None:
+    untested = set(described()) - LISTED
+    assert not untested, f"codes without a test: add each to a table above, and run it: {sorted(untested)}"
+
+
+def test_no_table_has_a_code_that_is_gone() -> None:
+    assert LISTED - set(described()) == set()
+    assert not IN_TABLES & {*GUARDS, *COMES_WITH}
+
+
+@pytest.mark.parametrize("code", [*SINGLE, *GUARDS])
+def test_a_code_is_in_the_test_that_is_named(code: str) -> None:
+    file, _, test = {**SINGLE, **GUARDS}[code].partition("::")
+    assert test in names_in(file), test
+    text = (TESTS / file).read_text(encoding="utf-8")
+    assert code in GUARDS or re.search(rf"\b{code}\b", text), f"{file} does not name {code}"
+
+
+def test_every_kind_of_failure_ends_an_attempt() -> None:
+    shown = {body.kind for body in IN_RUNS.values()} | {kind for _, kind in test_codes_of_arms.ARMS.values()}
+    # an attempt that is cancelled settles nothing
+    assert shown | {"infrastructure", "cancelled"} == {kind.value for kind in FailureKind}
