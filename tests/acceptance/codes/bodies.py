@@ -61,13 +61,13 @@ def shown(orchestrate: Orchestrate, case: Mapping[str, Any]) -> dict[str, Any]:
     return value
 
 
-def evidence_of(orchestrate: Orchestrate, ended: Ended) -> dict[str, CaseResult]:
-    """All cases of a run with their evidence, by their eval, as the Python API reads them at once."""
+def evidence_of(orchestrate: Orchestrate, ended: Ended) -> list[CaseResult]:
+    """All cases of a run with their evidence, as the Python API reads them at once."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("EVALFLEET_HOME", str(orchestrate.home))
         environment.setenv("EVALFLEET_DATABASE_URL", orchestrate.database_url)
         with evalfleet.open(ended.values[0]["run"]["id"]) as run:
-            return {case.eval_id: case for case in run.cases(evidence=True)}
+            return list(run.cases(evidence=True))
 
 
 def ends_so(orchestrate: Orchestrate, case: Mapping[str, Any], code: str, body: Body) -> None:

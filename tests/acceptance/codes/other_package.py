@@ -92,6 +92,8 @@ class Sandbox:
         if self.does == "stays-behind":
             raise AttemptFailure(FailureKind.SANDBOX, "SANDBOX_CLEANUP_FAILED", "a mount is busy")
 
+    async def probe(self): ...
+
     read = write = upload = download = run
 
 

@@ -140,7 +140,7 @@ def cases(orchestrate: Orchestrate, tmp_path_factory: pytest.TempPathFactory) ->
     write_evals(project, "why", {name: reason.body() for name, reason in REASONS.items()})
     arms = {"mine": {"adapter": "python", "entry": "my_agents:worker"}}
     experiment = {"limits": {"attempt_timeout": "5s", "concurrency": 32}, "arms": arms}
-    return evidence_of(orchestrate, submit(orchestrate, project, experiment))
+    return {case.eval_id: case for case in evidence_of(orchestrate, submit(orchestrate, project, experiment))}
 
 
 @pytest.mark.parametrize("name", REASONS)
