@@ -9,8 +9,11 @@ and however that detaches itself, ends up as the supervisor's child. So the end 
 and needs no mark that a process could shed. It serves one command after another, and ends what is left when the
 worker says so or dies. Should someone kill a supervisor, the launcher inherits its tree and ends that.
 
-Run as a script by `evalfleet.processes`. It imports the standard library only, and little of that: forking it
-has to be cheap.
+A supervisor whose first command starts in other namespaces goes there for good: a fork of it serves inside, where it
+can adopt orphans (they never leave their process namespace), and itself only waits for that one.
+
+`evalfleet.processes` runs `main` in an interpreter that has only this module, its two siblings and the standard
+library, and little of that: forking it has to be cheap.
 """
 
 from __future__ import annotations
@@ -28,8 +31,10 @@ import struct
 import sys
 from collections.abc import Collection, Mapping, Sequence
 
+from evalfleet.process_namespaces import join, settle
+
 #: What a supervisor reports, a line each: `exit 0`, `signal 9`, `error 2 program` (an errno, and what it is
-#: about: program, cwd or supervisor), and `gone` once nothing of the command's tree is left.
+#: about: program, cwd, supervisor or namespaces), and `gone` once nothing of the command's tree is left.
 EXIT, SIGNAL, ERROR, GONE = "exit", "signal", "error", "gone"
 
 _LINUX = sys.platform == "linux"
@@ -40,11 +45,17 @@ _SHRUGGED_OFF = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 #: Python ignores these; commands must find them as they expect them.
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
+#: Process id, user, group, cgroup folders, whether filtered: the fields of `sandbox_ports.Inside`.
+Entrance = tuple[int, int, int, list[bytes], bool]
 
-def encode_request(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> bytes:
-    """A request for one command, sent together with its three streams. Both ends are the same interpreter."""
+
+def encode_request(argv: Sequence[str], cwd: str, env: Mapping[str, str], entrance: Entrance | None) -> bytes:
+    """A request for one command, sent together with its three streams. Both ends are the same interpreter.
+
+    A supervisor gets the same entrance with each of its requests.
+    """
     environment = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
-    body = marshal.dumps(([os.fsencode(part) for part in argv], os.fsencode(cwd), environment))
+    body = marshal.dumps((entrance, [os.fsencode(part) for part in argv], os.fsencode(cwd), environment))
     return _LENGTH.pack(len(body)) + body
 
 
@@ -104,17 +115,22 @@ class Supervisor:
     def __init__(self, control: socket.socket, worker_death: int | None) -> None:
         self._control = control
         self._worker_death = worker_death
-        self._woken = _wake_on_child()
         self._group: int | None = None
+        self._inside = False
+        self._take_over()
+
+    def _take_over(self) -> None:
+        """Make this process the one that adopts, shrugs and is woken."""
         _adopt_orphans()
         for number in _SHRUGGED_OFF:
             signal.signal(number, _shrug)
+        self._woken = _wake_on_child()
+        self._events = _poll(self._control.fileno(), self._woken, self._worker_death)
 
     def run(self) -> None:
         """Serve until the worker ends the conversation or dies; what still runs then is ended first."""
-        events = _poll(self._control.fileno(), self._woken, self._worker_death)
         while True:
-            ready = {descriptor for descriptor, _ in events.poll()}
+            ready = {descriptor for descriptor, _ in self._events.poll()}
             if self._worker_death in ready:
                 break
             if self._woken in ready:
@@ -138,10 +154,46 @@ class Supervisor:
             if not chunk:
                 return False
             body += chunk
-        self._start(streams, *marshal.loads(body))
+        entrance, argv, cwd, env = marshal.loads(body)
+        if entrance is not None and not self._inside:
+            self._go_inside(streams, *entrance)
+        self._start(streams, argv, cwd, env)
         for stream in streams:
             os.close(stream)
         return True
+
+    def _go_inside(
+        self, streams: Sequence[int], pid: int, uid: int, gid: int, cgroups: Sequence[bytes], filtered: bool
+    ) -> None:
+        """Returns in a fork that serves inside; this process waits for its end and ends."""
+        try:
+            join(pid, cgroups)
+            child = os.fork()
+            if child == 0:
+                settle(uid, gid, filtered=filtered, keep=(self._control.fileno(), *streams))
+        except OSError as error:
+            self._send(f"{ERROR} {error.errno} namespaces\n")
+            os._exit(0)
+        if child:
+            for stream in streams:
+                os.close(stream)
+            self._wait_for(child)
+        self._inside = True
+        self._worker_death = None
+        self._take_over()
+
+    def _wait_for(self, child: int) -> None:
+        """End when the process inside has, telling it of the worker's death, which it can't see."""
+        events = _poll(self._woken, self._worker_death)
+        while True:
+            ready = {descriptor for descriptor, _ in events.poll()}
+            if self._worker_death in ready:
+                events.unregister(self._worker_death)
+                self._control.shutdown(socket.SHUT_RDWR)
+            if self._woken in ready:
+                os.read(self._woken, 512)
+                if not _collect_dead()[1]:
+                    os._exit(0)
 
     def _start(self, streams: Sequence[int], argv: list[bytes], cwd: bytes, env: dict[bytes, bytes]) -> None:
         about = "cwd"
@@ -289,6 +341,7 @@ def _children() -> list[tuple[int, int]]:
     return found
 
 
-if __name__ == "__main__":
+def main(worker: int) -> None:
+    """Serve the worker's requests, which come through standard input, until it ends them or dies."""
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # whatever a library of the worker left inheritable
-    Launcher(socket.socket(fileno=0), int(sys.argv[1])).run()
+    Launcher(socket.socket(fileno=0), worker).run()

@@ -27,8 +27,21 @@ _PARENT_POLL_SECONDS = 0.5
 
 #: Supervisors kept for the next commands.
 _MAX_IDLE = 64
+#: Supervisors kept inside one sandbox for its next commands.
+_MAX_IDLE_INSIDE = 2
 #: How long a launcher may take to end itself and what is left of its supervisors.
 _DISMISS_SECONDS = 5.0
+#: Runs the launcher out of our package's folder, but without the package's front door and what that loads.
+_LAUNCH = """\
+import sys, types
+package = sys.modules["evalfleet"] = types.ModuleType("evalfleet")
+package.__path__ = [sys.argv[1]]
+from evalfleet import process_launcher
+process_launcher.main(int(sys.argv[2]))
+"""
+
+#: What a supervisor is bound to: the group that ends its commands, and where they start.
+_Place = tuple[str | None, Inside | None]
 
 
 def die_with_parent() -> None:
@@ -131,7 +144,7 @@ class SystemSpawner:
     def __init__(self) -> None:
         self._launcher: _Launcher | None = None
         self._asking = asyncio.Lock()
-        self._trees: dict[Tree, str | None] = {}
+        self._trees: dict[Tree, _Place] = {}
 
     async def run(
         self,
@@ -142,13 +155,14 @@ class SystemSpawner:
         inside: Inside | None = None,
     ) -> CommandResult:
         """See `Spawner.run`."""
-        if inside is not None:
-            raise OSError(errno.ENOSYS, "entering namespaces is not supported here")
+        if inside is not None and sys.platform != "linux":
+            raise OSError(errno.ENOSYS, "only Linux has namespaces to enter")
         loop = asyncio.get_running_loop()
         started = loop.time()
-        request = _encode(command, {**base_env, **command.env})
-        tree = Tree(loop, await self._supervisor(), command.output_limit, self._forget)
-        self._trees[tree] = group
+        request = _encode(command, {**base_env, **command.env}, inside)
+        place = (group, inside)
+        tree = Tree(loop, await self._supervisor(place), command.output_limit, self._forget)
+        self._trees[tree] = place
         report: str | None = None
         timed_out = False
         try:
@@ -177,7 +191,9 @@ class SystemSpawner:
 
     async def end(self, group: str) -> None:
         """See `Spawner.end`."""
-        await asyncio.gather(*[tree.end() for tree, member_of in self._trees.items() if member_of == group])
+        await asyncio.gather(*[tree.end() for tree, (member_of, _) in self._trees.items() if member_of == group])
+        if self._launcher is not None:
+            self._launcher.let_go(group)
 
     async def close(self) -> None:
         """Kill all that runs and let the supervisors go. May be called twice."""
@@ -188,14 +204,14 @@ class SystemSpawner:
                 self._launcher.dismiss()
                 self._launcher = None
 
-    async def _supervisor(self) -> socket.socket:
-        """The socket of an idle supervisor, or of a new one."""
+    async def _supervisor(self, place: _Place) -> socket.socket:
+        """The socket of an idle supervisor of that place, or of a new one."""
         async with self._asking:
             while True:
                 if self._launcher is None:
                     self._launcher = _Launcher()
                 try:
-                    return self._launcher.supervisor()
+                    return self._launcher.supervisor(place)
                 except BlockingIOError:  # hundreds are being made
                     await self._launcher.writable()
                 except ConnectionError:  # someone killed it; the supervisors it made go on
@@ -203,19 +219,20 @@ class SystemSpawner:
                     self._launcher = None
 
     def _forget(self, tree: Tree, supervisor: socket.socket | None) -> None:
-        del self._trees[tree]
-        if supervisor is not None:
-            if self._launcher is not None and len(self._launcher.idle) < _MAX_IDLE:
-                self._launcher.idle.append(supervisor)
-            else:
-                supervisor.close()
+        place = self._trees.pop(tree)
+        if supervisor is not None and not (self._launcher is not None and self._launcher.keep(supervisor, place)):
+            supervisor.close()
 
 
-def _encode(command: Command, env: Mapping[str, str]) -> bytes:
+def _encode(command: Command, env: Mapping[str, str], inside: Inside | None) -> bytes:
     if not command.argv:
         raise OSError(errno.EINVAL, "a command needs a program")
+    entrance: process_launcher.Entrance | None = None
+    if inside is not None:
+        groups = [os.fsencode(folder) for folder in inside.cgroups]
+        entrance = (inside.pid, inside.uid, inside.gid, groups, inside.filtered)
     try:
-        return process_launcher.encode_request(command.argv, os.path.abspath(command.cwd or ""), env)
+        return process_launcher.encode_request(command.argv, os.path.abspath(command.cwd or ""), env, entrance)
     except UnicodeEncodeError as error:
         raise OSError(errno.EILSEQ, f"not representable as an argument or in the environment: {error}") from error
 
@@ -229,6 +246,8 @@ def _ending(report: str | None, command: Command) -> tuple[int | None, int | Non
     number = int(value)
     if kind == process_launcher.ERROR and about == ["supervisor"]:
         raise InfrastructureError(f"no process can be started for {program!r}: {os.strerror(number)}")
+    if kind == process_launcher.ERROR and about == ["namespaces"]:
+        raise InfrastructureError(f"{program!r} can't be started in its sandbox: {os.strerror(number)}")
     if kind == process_launcher.ERROR:
         raise OSError(number, os.strerror(number), command.cwd if about == ["cwd"] else program)
     return (number, None) if kind == process_launcher.EXIT else (None, number)
@@ -243,23 +262,24 @@ class _Launcher:
         with theirs:
             pid = os.posix_spawn(
                 sys.executable,
-                [sys.executable, "-I", "-S", process_launcher.__file__, str(os.getpid())],
+                [sys.executable, "-I", "-S", "-c", _LAUNCH, str(Path(__file__).parent), str(os.getpid())],
                 {},  # no secret of ours is to be found in the parent of a command
                 file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)],
                 setsid=True,  # a terminal's Ctrl-C is for us to handle
                 setsigmask=(),
             )
         self._requests = requests
-        self.idle: list[socket.socket] = []
-        self.dismiss = weakref.finalize(self, _dismiss, pid, os.getpid(), requests, self.idle)
+        self._idle: dict[_Place, list[socket.socket]] = {}
+        self.dismiss = weakref.finalize(self, _dismiss, pid, os.getpid(), requests, self._idle)
 
-    def supervisor(self) -> socket.socket:
-        """An idle supervisor's socket, or a new one's.
+    def supervisor(self, place: _Place) -> socket.socket:
+        """The socket of an idle supervisor of that place, or a new one's.
 
         Raises BlockingIOError when the launcher can't take another request yet, ConnectionError when it is dead.
         """
-        while self.idle:
-            control = self.idle.pop()
+        idle = self._idle.get(_shared(place), [])
+        while idle:
+            control = idle.pop()
             with contextlib.suppress(BlockingIOError):  # nothing to read: it is alive and silent, as it should be
                 control.recv(1, socket.MSG_PEEK)
                 control.close()
@@ -275,6 +295,22 @@ class _Launcher:
                 raise
         return control
 
+    def keep(self, supervisor: socket.socket, place: _Place) -> bool:
+        """Keep a supervisor that has become idle, unless there are enough; True when it is kept."""
+        group, inside = place
+        if inside is not None and group is None:  # nobody would say when to let it go
+            return False
+        idle = self._idle.setdefault(_shared(place), [])
+        if len(idle) >= (_MAX_IDLE if inside is None else _MAX_IDLE_INSIDE):
+            return False
+        idle.append(supervisor)
+        return True
+
+    def let_go(self, group: str) -> None:
+        """Let those go that are idle inside the sandbox of a group."""
+        for place in [place for place in self._idle if place[0] == group]:
+            _close_all(self._idle.pop(place))
+
     async def writable(self) -> None:
         """Wait until the launcher can take another request; for one caller at a time."""
         loop = asyncio.get_running_loop()
@@ -286,12 +322,22 @@ class _Launcher:
             loop.remove_writer(self._requests)
 
 
-def _dismiss(pid: int, owner: int, requests: socket.socket, idle: list[socket.socket]) -> None:
+def _shared(place: _Place) -> _Place:
+    """Whose supervisors a place uses: outside of sandboxes all are alike."""
+    return place if place[1] is not None else (None, None)
+
+
+def _close_all(sockets: list[socket.socket]) -> None:
+    for each in sockets:
+        each.close()
+    sockets.clear()
+
+
+def _dismiss(pid: int, owner: int, requests: socket.socket, idle: dict[_Place, list[socket.socket]]) -> None:
     if os.getpid() != owner:
         return  # a fork of the owner must not end what it inherited
-    for control in idle:
-        control.close()
-    idle.clear()
+    for sockets in idle.values():
+        _close_all(sockets)
     with requests, contextlib.suppress(OSError):
         requests.shutdown(socket.SHUT_WR)  # reaches the other end even when a fork holds a copy
         requests.settimeout(_DISMISS_SECONDS)
