@@ -16,7 +16,7 @@ from dataclasses import dataclass
 MARK = "EVALFLEET_COMMAND"
 KEEPER = "keeper"
 #: What the scripts need of an image beside its shell.
-TOOLS = ("cat", "chmod", "env", "head", "mkdir", "mv", "readlink", "rm", "sleep", "tail", "tar", "wc")
+TOOLS = ("cat", "chmod", "env", "head", "mkdir", "readlink", "rm", "sleep", "tail", "tar", "wc")
 #: The most bytes of one piece of output.
 PIECE = 1 << 20
 
@@ -117,7 +117,8 @@ code=$?
 ooms; [ -z "$killed" ] || killed=$((killed - ${before:-0}))
 # a shell says what signal ended its child, and nothing about an exit code: so 137 is told from SIGKILL
 if [ $code -gt 128 ] && [ -s "$folder/said" ]; then end=signal:$((code - 128)); else end=exit:$code; fi
-echo "$end ${killed:--}" >"$folder/ending" && mv "$folder/ending" "$folder/result"
+# by the shell alone, since where processes are limited there may be none left for the report
+echo "$end ${killed:--} whole" >"$folder/result"
 report "$end" "$killed"
 """
 )
@@ -141,11 +142,16 @@ running() {
   done
   return 1
 }
-while ! [ -e "$folder/result" ] && running; do
+ended() {
+  whole=
+  [ ! -e "$folder/result" ] || read -r end killed whole <"$folder/result"
+  [ -n "$whole" ]
+}
+while ! ended && running; do
   [ "$looks" -gt 0 ] || { report running; exit; }
   looks=$((looks - 1)); nap
 done
-if [ -e "$folder/result" ]; then read -r end killed <"$folder/result"; report "$end" "$killed"; else report unknown; fi
+if ended; then report "$end" "$killed"; else report unknown; fi
 """
 )
 
