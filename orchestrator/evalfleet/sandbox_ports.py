@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -218,6 +218,37 @@ class Listening(Protocol):
         """The descriptor of a TCP socket that listens on 127.0.0.1 of the sandbox's network, on a free port.
 
         The caller owns it. Raises AttemptFailure SANDBOX_UNREACHABLE where the network can't be entered from here.
+        """
+        ...
+
+
+class OpenGateway(Protocol):
+    """What one attempt's sandbox can reach of us. `environment` is how commands in it find that."""
+
+    @property
+    def environment(self) -> Mapping[str, str]: ...
+
+    @property
+    def refused(self) -> Sequence[str]:
+        """The hosts that were asked for and are not allowed, as `host:port`."""
+        ...
+
+    async def close(self) -> None:
+        """Answer nothing more. May be called twice."""
+        ...
+
+
+class Gateway(Protocol):
+    """Opens a way out of closed sandboxes, one an attempt."""
+
+    def is_needed(self, attempt: int, allow: Sequence[str]) -> bool:
+        """Whether an attempt with these allowed hosts has anything to reach."""
+        ...
+
+    async def open(self, sandbox: Listening, attempt: int, allow: Sequence[str]) -> OpenGateway:
+        """Listen in the sandbox's network, for this attempt only; `allow` are the hosts that it may reach.
+
+        Raises ValueError for an allowed host that is none, AttemptFailure SANDBOX_UNREACHABLE.
         """
         ...
 

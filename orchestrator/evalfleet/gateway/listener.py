@@ -26,7 +26,7 @@ def no_routes(_: int) -> Sequence[BaseRoute]:
     return ()
 
 
-class OpenGateway:
+class AttemptGateway:
     """The gateway of one attempt. `environment` is what commands in the sandbox are to find it by."""
 
     def __init__(
@@ -52,17 +52,17 @@ class OpenGateway:
 
 
 class GatewayRoom:
-    """Makes the gateways of this process's attempts. `routes` are those of an attempt."""
+    """The `Gateway` of this process's attempts. `routes` are those of an attempt."""
 
     def __init__(self, random: Random, routes: Routes = no_routes) -> None:
         self._random = random
         self._routes = routes
 
-    async def open(self, sandbox: Listening, attempt: int, allow: Sequence[str]) -> OpenGateway:
-        """Listen in the sandbox's network, for this attempt only.
+    def is_needed(self, attempt: int, allow: Sequence[str]) -> bool:
+        return bool(allow or self._routes(attempt))
 
-        Raises ValueError for an allowed host that is none, and AttemptFailure SANDBOX_UNREACHABLE.
-        """
+    async def open(self, sandbox: Listening, attempt: int, allow: Sequence[str]) -> AttemptGateway:
+        """See `Gateway.open`."""
         allowed = [Destination.of(each) for each in allow]
         token = f"{self._random.bits(_TOKEN_BITS):048x}"
         listener = socket.socket(fileno=await sandbox.listen())
@@ -78,7 +78,7 @@ class GatewayRoom:
         except BaseException:
             listener.close()
             raise
-        return OpenGateway(environment, server, listener, tunnel)
+        return AttemptGateway(environment, server, listener, tunnel)
 
 
 async def _serve(listener: socket.socket, token: str, routes: Sequence[BaseRoute]) -> uvicorn.Server:

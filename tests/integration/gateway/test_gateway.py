@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
-from evalfleet.gateway.listener import GatewayRoom, OpenGateway
+from evalfleet.gateway.listener import AttemptGateway, GatewayRoom
 from evalfleet.randomness import SystemRandom
 
 
@@ -43,7 +43,7 @@ ROUTES = [Route("/say/{word}", _echo, methods=["POST"]), Route("/drip", _drip)]
 
 
 @asynccontextmanager
-async def opened(attempt: int = 1, allow: tuple[str, ...] = ()) -> AsyncGenerator[OpenGateway]:
+async def opened(attempt: int = 1, allow: tuple[str, ...] = ()) -> AsyncGenerator[AttemptGateway]:
     gateway = await GatewayRoom(SystemRandom(), lambda _: ROUTES).open(Host(), attempt, allow)
     try:
         yield gateway
@@ -103,7 +103,7 @@ async def service() -> AsyncGenerator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
-async def through(gateway: OpenGateway, target: str, token: str | None = None) -> tuple[int, bytes]:
+async def through(gateway: AttemptGateway, target: str, token: str | None = None) -> tuple[int, bytes]:
     """The status of a CONNECT and, if it is through, what the other end says to `ping`."""
     proxy = httpx.URL(gateway.environment["HTTPS_PROXY"])
     secret = base64.b64encode(f"evalfleet:{proxy.password if token is None else token}".encode()).decode()
@@ -155,7 +155,7 @@ async def test_closing_cuts_open_tunnels() -> None:
         assert await asyncio.wait_for(waiting, 5.0) == b"hello "
 
 
-async def _silent(gateway: OpenGateway, target: str) -> bytes:
+async def _silent(gateway: AttemptGateway, target: str) -> bytes:
     """What a client that never ends its side hears until it is cut off."""
     proxy = httpx.URL(gateway.environment["HTTPS_PROXY"])
     secret = base64.b64encode(f"evalfleet:{proxy.password}".encode()).decode()

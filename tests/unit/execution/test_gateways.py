@@ -1,0 +1,94 @@
+"""The way out of an attempt's sandbox: when it is opened, what commands learn of it, and that it is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evalfleet.errors import FailureKind
+from evalfleet.model.definition import SandboxSpec
+from evalfleet.sandbox_ports import Command, CommandResult, Listening, Sandbox
+from evalfleet.testing.fakes import FakeSandbox, FakeSandboxes
+
+
+class Open:
+    """An open gateway that remembers whether it was closed."""
+
+    environment: Mapping[str, str] = {"EVALFLEET_GATEWAY": "http://there", "NAME": "gateway"}
+
+    def __init__(self, refused: Sequence[str]) -> None:
+        self.refused = refused
+        self.closed = 0
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+class Room:
+    """A gateway that is needed where hosts are allowed, or always."""
+
+    def __init__(self, *, always: bool = False, refused: Sequence[str] = ()) -> None:
+        self.always = always
+        self.refused = refused
+        self.opened: list[tuple[int, Sequence[str], Open]] = []
+
+    def is_needed(self, attempt: int, allow: Sequence[str]) -> bool:
+        return self.always or bool(allow)
+
+    async def open(self, sandbox: Listening, attempt: int, allow: Sequence[str]) -> Open:
+        opened = Open(self.refused)
+        self.opened.append((attempt, allow, opened))
+        return opened
+
+
+class Reached(FakeSandbox):
+    """A sandbox in whose network something can listen."""
+
+    async def listen(self) -> int:
+        return -1
+
+
+class Networked(FakeSandboxes):
+    async def create(self, spec: SandboxSpec, owner: str) -> Sandbox:
+        sandbox = Reached(id=owner, spec=spec, on_run=environment)
+        self.made.append(sandbox)
+        return sandbox
+
+
+def environment(command: Command) -> CommandResult:
+    said = " ".join(f"{name}={value}" for name, value in sorted(command.env.items()))
+    return CommandResult(exit_code=0, stdout=said.encode(), stderr=b"", duration=0.0)
+
+
+async def test_commands_find_the_gateway_and_it_is_closed_with_the_attempt(attempt: Any) -> None:
+    said: list[str] = []
+
+    async def body(t: Any) -> None:
+        said.append((await t.sandbox.run("env", env={"NAME": "mine"})).text)
+
+    room, spec = Room(refused=("evil.net:443", "evil.net:443")), SandboxSpec(network=("example.org",))
+    evidence = await attempt(body, sandbox=(Networked(), spec), using={"gateway": room}, allow_no_assertions=True)
+    assert said == ["EVALFLEET_GATEWAY=http://there NAME=mine"]
+    [(number, allow, opened)] = room.opened
+    assert (number, allow, opened.closed) == (11, ("example.org",), 1)
+    assert "sandbox: refused hosts that network does not allow: evil.net:443" in evidence.diagnostics
+
+
+async def test_nothing_is_opened_that_nobody_needs(attempt: Any) -> None:
+    async def body(t: Any) -> None:
+        assert (await t.sandbox.run("env")).text == ""
+
+    for network, room in (("none", Room()), ("open", Room(always=True))):
+        await attempt(
+            body, sandbox=(Networked(), SandboxSpec(network=network)), using={"gateway": room}, allow_no_assertions=True
+        )
+        assert room.opened == []
+
+
+async def test_hosts_that_a_backend_can_not_let_through_are_refused(attempt: Any) -> None:
+    async def body(t: Any) -> None:
+        raise AssertionError("the body ran")
+
+    spec = SandboxSpec(backend="fake", network=("example.org",))
+    summary = (await attempt(body, sandbox=(FakeSandboxes(), spec), using={"gateway": Room()})).summary
+    assert (summary.kind, summary.code) == (FailureKind.SANDBOX, "SANDBOX_UNSUPPORTED")
