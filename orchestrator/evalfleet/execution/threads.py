@@ -35,7 +35,9 @@ class AuthorThreads:
         return len(self._leaks)
 
     def abandon(self, task: asyncio.Task[Any]) -> None:
-        """Count a task that ignores its cancellation, until it ends."""
+        """Count a task that ignores its cancellation, until it ends. A loop that closes does not wait for it."""
+        asyncio._unregister_task(task)  # pyright: ignore[reportPrivateUsage] - documented, for who extends asyncio
+        task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue] - gather does so, too
         self._leaks.add(task)
         task.add_done_callback(self._returned)
 
