@@ -20,7 +20,7 @@ class RunBlueprint:
     names, `cases` how many cases were planned; `files` maps definition ids to files relative to the project.
     `embedded` says that the record store is the embedded server. `memory` bounds an attempt in a process of
     its own, in bytes. `judges` holds the judge of each definition that asks one; `judges_away` says of those whose
-    judge did not answer before the run began what it said instead.
+    judge did not answer before the run began what it said instead. `backends` names those of its sandboxes.
     """
 
     run: str
@@ -40,6 +40,7 @@ class RunBlueprint:
     memory: int | None = None
     judges: Mapping[str, JudgeConfig] = field(default_factory=dict[str, JudgeConfig])
     judges_away: Mapping[str, str] = field(default_factory=dict[str, str])
+    backends: tuple[str, ...] = ()
 
     @property
     def experiment(self) -> Experiment:

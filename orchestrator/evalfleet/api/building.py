@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from evalfleet.api.backends import DEFAULT, Backends
 from evalfleet.api.blueprint import RunBlueprint
+from evalfleet.api.gateways import GatewayOnDemand
 from evalfleet.api.lanes import IsolatedAttempt, LaneAttempt
 from evalfleet.clock import SystemClock
 from evalfleet.errors import ConfigurationError
@@ -28,14 +28,14 @@ from evalfleet.planning.dataset import decode_row
 from evalfleet.planning.discover import load_definition, make_importable
 from evalfleet.planning.experiment_file import LoadedExperiment, restore_experiment
 from evalfleet.planning.sandbox_plan import resolve_sandbox
-from evalfleet.plugins import adapter_factories, judge_model, judge_stores, sandbox_factories
+from evalfleet.plugins import adapter_factories, judge_model, judge_stores
 from evalfleet.ports import Adapter, Clock
 from evalfleet.processes import SystemSpawner
 from evalfleet.randomness import SystemRandom
-from evalfleet.sandbox_ports import SandboxPlace, SandboxProvider
+from evalfleet.sandbox_ports import SandboxProvider
 from evalfleet.scheduling.messages import Grant
 from evalfleet.scheduling.worker import Attempt, Exchange, Worker, WorkerTimes
-from evalfleet.settings import EnvironmentSecrets, engine_environment
+from evalfleet.settings import EnvironmentSecrets
 from evalfleet.store.artifacts import FileArtifacts
 from evalfleet.store.failpoints import Failpoints
 from evalfleet.store.rows import EvidenceEncoder
@@ -49,41 +49,6 @@ LEAK_LIMIT = 4
 INLINE = "inline"
 
 
-class Sandboxes:
-    """One provider a backend, made when the first arm asks for it."""
-
-    def __init__(self, state: Path, spawner: SystemSpawner, folder: Path, labels: Mapping[str, str]) -> None:
-        self._state = state
-        self._spawner = spawner
-        self._folder = folder
-        self._labels = labels
-        self._made: dict[str, SandboxProvider] = {}
-
-    def of(
-        self, arm: ArmPlan, adapter: Adapter
-    ) -> Callable[[EvalDefinition], tuple[SandboxProvider, SandboxSpec] | None]:
-        def plan(definition: EvalDefinition) -> tuple[SandboxProvider, SandboxSpec] | None:
-            spec = resolve_sandbox(arm, definition, sandboxed=adapter.sandboxed, folder=self._folder)
-            return None if spec is None else (self._provider(spec.backend or "local"), spec)
-
-        return plan
-
-    def _provider(self, backend: str) -> SandboxProvider:
-        if backend not in self._made:
-            place = SandboxPlace(
-                state=self._state / backend,
-                spawner=self._spawner,
-                environment=engine_environment(),
-                labels=self._labels,
-            )
-            self._made[backend] = sandbox_factories()[backend].build(place)
-        return self._made[backend]
-
-    async def close(self) -> None:
-        for provider in self._made.values():
-            await provider.close()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workshop:
     """What one process needs to execute attempts of one run; `close` releases all of it."""
@@ -93,14 +58,14 @@ class Workshop:
     clock: Clock
     threads: AuthorThreads
     spawner: SystemSpawner
-    sandboxes: Sandboxes
+    backends: Backends
     failpoint: Failpoints
     recordings: Recordings | None
 
     async def close(self) -> tuple[str, ...]:
         """Close adapters, sandboxes and processes; what went wrong, as texts."""
         problems = await self.executor.close()
-        await self.sandboxes.close()
+        await self.backends.close()
         await self.spawner.close()
         if self.recordings is not None:
             await self.recordings.close()
@@ -117,14 +82,15 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
     factories = adapter_factories()
     loaded = restore_experiment(blueprint.snapshot, Path(blueprint.experiment_file), factories)
     clock, spawner = SystemClock(), SystemSpawner()
-    labels = {"run": blueprint.run, "host": socket.gethostname(), "pid": str(os.getpid())}
-    sandboxes = Sandboxes(Path(blueprint.state_dir) / "sandboxes", spawner, loaded.path.parent, labels)
+    backends = Backends(Path(blueprint.state_dir), spawner, blueprint.run)
     arms: dict[str, BuiltArm] = {}
     for arm in loaded.arms:
         if arm.name in blueprint.arms:
             settings = arm_settings(loaded, arm, project)
             adapter = factories[arm.settings.adapter].build(settings)
-            arms[arm.name] = BuiltArm(settings=settings, adapter=adapter, sandbox=sandboxes.of(arm, adapter))
+            arms[arm.name] = BuiltArm(
+                settings=settings, adapter=adapter, sandbox=_sandboxes(arm, adapter, backends, loaded)
+            )
     services = _services(blueprint, loaded, arms, clock)
 
     def definition(identifier: str) -> EvalDefinition:
@@ -138,10 +104,22 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
         clock=clock,
         threads=services.threads,
         spawner=spawner,
-        sandboxes=sandboxes,
+        backends=backends,
         failpoint=Failpoints(blueprint.failpoint),
         recordings=_recordings(blueprint, artifacts),
     )
+
+
+def _sandboxes(
+    arm: ArmPlan, adapter: Adapter, backends: Backends, loaded: LoadedExperiment
+) -> Callable[[EvalDefinition], tuple[SandboxProvider, SandboxSpec] | None]:
+    """What gives the sandbox of an eval's attempts for this arm."""
+
+    def plan(definition: EvalDefinition) -> tuple[SandboxProvider, SandboxSpec] | None:
+        spec = resolve_sandbox(arm, definition, sandboxed=adapter.sandboxed, folder=loaded.path.parent)
+        return None if spec is None else (backends.provider(spec.backend or DEFAULT), spec)
+
+    return plan
 
 
 def build_grader(blueprint: RunBlueprint, definitions: Mapping[str, EvalDefinition]) -> Executor:
@@ -181,7 +159,12 @@ def _services(
     prices.load(judge.model for judge in blueprint.judges.values())
     judging = _judging(blueprint, clock)
     return AttemptServices(
-        clock=clock, secrets=EnvironmentSecrets(), threads=AuthorThreads(), price=prices, judging=judging
+        clock=clock,
+        secrets=EnvironmentSecrets(),
+        threads=AuthorThreads(),
+        price=prices,
+        judging=judging,
+        gateway=GatewayOnDemand(SystemRandom()),
     )
 
 

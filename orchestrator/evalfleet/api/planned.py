@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evalfleet.api.backends import backends_of
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.history import load_history, parts_to_record
 from evalfleet.api.judging import default_judge
@@ -177,4 +178,5 @@ def blueprint_of(plan: Plan, request: Request, run: str, settings: Settings, url
         state_dir=str(settings.state_dir),
         failpoint=settings.failpoint,
         judges=plan.judges,
+        backends=backends_of(plan),
     )

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from evalfleet.api.backends import check_backends
+from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.handle import RunHandle
 from evalfleet.api.history import load_history
 from evalfleet.api.inline import Observer
@@ -172,7 +174,9 @@ async def _begin(session: Session, work: _Work, options: SubmitOptions, kind: Ru
             if made.created:
                 await ship(session, parcel, made.id, work.told.observer)
         return made.id
-    await work.venue.arrive()  # a cluster that is not there is said before there is a run
+    # what is not there or does not work is said before there is a run
+    await work.venue.arrive()
+    await _check_backends(work, blueprint)
     made = await _create(session, work, planned)
     if made.created:
         blueprint = replace(blueprint, debugging=kind is RunKind.TRY and debugged())
@@ -193,7 +197,17 @@ async def _go_on(session: Session, work: _Work, info: RunInfo, *, steal: bool) -
         async with packed(work.plan, blueprint, work.place, steal=steal) as parcel:
             await ship(session, parcel, f"{info.id}-{random.bits(32):08x}", work.told.observer)
     else:
+        await _check_backends(work, blueprint)
         await work.venue.carry_out(blueprint, resumed_claim(info, random, steal=steal), work.told.observer)
+
+
+async def _check_backends(work: _Work, blueprint: RunBlueprint) -> None:
+    """Raises ConfigurationError when a sandbox backend does not work where the run is to be.
+
+    On a cluster that is another machine: each of its workers finds out there, before its first attempt.
+    """
+    if blueprint.backends and work.place.address is None:
+        await check_backends(blueprint.backends, Path(blueprint.state_dir), blueprint.run)
 
 
 def _place(options: SubmitOptions | ResumeOptions, settings: Settings) -> Place:

@@ -20,12 +20,20 @@ class WorkerBlueprint:
 
     run: RunBlueprint
 
-    def worker(
+    async def worker(
         self, run_key: int, name: str, lanes: int, exchange: Exchange
     ) -> tuple[Worker, Callable[[], Awaitable[object]]]:
-        """A worker of this process, whose memory is bounded from now on, and what closes everything around it."""
+        """A worker of this process, whose memory is bounded from now on, and what closes everything around it.
+
+        Raises DefinitionError or ConfigurationError when an arm can't be built here or a sandbox backend does not work.
+        """
         memory = worker_memory()
         blueprint = replace(self.run, run_key=run_key, memory=min(memory, ALONE))
         limit_memory(memory)
         workshop = build_workshop(blueprint)
+        try:
+            await workshop.backends.check(blueprint.backends)
+        except BaseException:
+            await workshop.close()
+            raise
         return build_worker(blueprint, workshop, name, lanes, exchange), workshop.close

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from evalfleet import processes
+from evalfleet.api.backends import backend_faults
 from evalfleet.errors import ConfigurationError, EvalfleetError, describe
-from evalfleet.plugins import adapter_factories, sandbox_factories
+from evalfleet.plugins import adapter_factories
 from evalfleet.settings import Settings
 from evalfleet.store.connection import connect, place
 from evalfleet.store.opening import open_store
@@ -53,7 +54,8 @@ async def checks(settings: Settings) -> AsyncIterator[Check]:
     yield check_bytecode("ray")
     yield await check_user_namespaces()
     yield check_plugins("adapters", adapter_factories())
-    yield check_plugins("sandboxes", sandbox_factories())
+    for name, fault in (await backend_faults(settings.state_dir)).items():
+        yield check_backend(name, fault)
     yield await check_record_store(settings)
 
 
@@ -119,6 +121,13 @@ def check_plugins(what: str, factories: Mapping[str, Any]) -> Check:
     if broken:
         return Check(what, Health.WARNING, "; ".join(broken), "install what is missing, or remove the package")
     return Check(what, Health.GOOD, ", ".join(factories) or "none")
+
+
+def check_backend(name: str, fault: str | None) -> Check:
+    """Whether sandboxes of this backend can be made here, by what keeps them from it."""
+    if fault is None:
+        return Check(f"sandbox {name}", Health.GOOD, "works here")
+    return Check(f"sandbox {name}", Health.WARNING, fault, f"until then no experiment can say `backend: {name}` here")
 
 
 async def check_record_store(settings: Settings) -> Check:

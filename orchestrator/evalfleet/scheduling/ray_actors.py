@@ -68,7 +68,7 @@ class CoordinatorMaker(Protocol):
 class WorkerMaker(Protocol):
     """What a worker's actor is built from; `run_key` is known once the run was claimed."""
 
-    def worker(
+    async def worker(
         self, run_key: int, name: str, lanes: int, exchange: Callable[[ExchangeRequest], Awaitable[ExchangeReply]]
     ) -> tuple[Worker, Callable[[], Awaitable[object]]]:
         """A worker and what closes everything around it."""
@@ -205,7 +205,7 @@ class WorkerActor:
     async def run(self, run_key: int) -> Refused | WorkerEnd:
         """Work until the run is over or the worker was drained."""
         try:
-            worker, close = self._blueprint.worker(run_key, self._name, self._lanes, self._exchange)
+            worker, close = await self._blueprint.worker(run_key, self._name, self._lanes, self._exchange)
         except EvalfleetError as error:
             self._tried.set()
             return Refused(type(error), str(error))
