@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from evalfleet.errors import ConfigurationError, InfrastructureError, describe
 from evalfleet.ports import AdapterFactory, Clock, JudgeModel, Random
-from evalfleet.sandbox_ports import SandboxFactory
+from evalfleet.sandbox_ports import Gateway, SandboxFactory
 
 if TYPE_CHECKING:
     from evalfleet.store.judge_cache import PostgresJudgeCache
@@ -125,6 +125,12 @@ def judge_model(clock: Clock, random: Random) -> JudgeModel:
     """A judge's model over HTTP, whose library only who judges pays for."""
     module = importlib.import_module("evalfleet.grading.judge_client")
     return cast(JudgeModel, module.HttpJudge(clock, random))
+
+
+def gateway_room(random: Random) -> Gateway:
+    """The gateway of this process, whose server only attempts that reach something pay for."""
+    module = importlib.import_module("evalfleet.gateway.listener")
+    return cast(Gateway, module.GatewayRoom(random))
 
 
 def judge_stores() -> tuple[type[PostgresJudgeCache], type[Recordings]]:
