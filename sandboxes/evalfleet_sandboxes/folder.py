@@ -2,89 +2,122 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
+
+from evalfleet_sandboxes.anchored import Anchor, Owner, Spot, open_file, open_folder
+
+#: What of a mode leaves or enters a sandbox: never the right to act as somebody else.
+_MODE = 0o1777
 
 
 class Folder:
-    """Reads and writes below `root`. Relative paths start there; absolute ones are taken if they lie inside.
+    """Reads and writes below `root`, which nothing inside can move. Relative paths start there.
 
-    Raises PermissionError for what leads out, FileNotFoundError, IsADirectoryError, and OSError for what is
-    neither file nor directory (a pipe would block its reader for ever).
+    Absolute ones are taken if they lie inside, by the name `seen` that the directory has for those in it. What is
+    written belongs to `owner`, else to this process. Raises PermissionError for what leads out, FileNotFoundError,
+    IsADirectoryError, and OSError for what is neither file nor directory (a pipe would block its reader for ever).
     """
 
-    def __init__(self, root: Path) -> None:
-        self._root = os.path.realpath(root)
+    def __init__(self, root: Path, *, seen: str | None = None, owner: Owner | None = None) -> None:
+        names = (os.path.abspath(root), os.path.realpath(root)) if seen is None else (seen,)
+        self._anchor = Anchor(os.path.realpath(root), names, owner)
 
     def read(self, path: str) -> bytes:
-        with open(self._open(path, os.O_RDONLY), "rb") as file:
-            return file.read()
+        return self.piece(path)
+
+    def piece(self, path: str, after: int = 0, size: int = -1) -> bytes:
+        """At most `size` bytes from byte `after` on; all by default."""
+        with self._anchor.spot(path) as spot, open(open_file(spot, path, os.O_RDONLY), "rb") as file:
+            if after:
+                file.seek(after)
+            return file.read(size)
+
+    def size(self, path: str) -> int:
+        """The size of a file in bytes."""
+        with self._anchor.spot(path) as spot, open(open_file(spot, path, os.O_RDONLY), "rb") as file:
+            return os.fstat(file.fileno()).st_size
 
     def write(self, path: str, data: bytes) -> None:
         """Replace the file's content, keeping its mode; missing parents are made."""
-        self._make_parents(path)
-        with open(self._open(path, os.O_WRONLY | os.O_CREAT), "wb") as file:
-            file.truncate()
+        with self._anchor.spot(path, make=True) as spot, open(self._writable(spot, path), "wb") as file:
             file.write(data)
 
     def upload(self, source: Path, target: str) -> None:
-        """Copy a file or a directory's content from outside; `target` is the copy's own name."""
-        self._make_parents(target)
-        copy(source, self._resolve(target))
+        """Copy a file or a directory's content from outside; `target` is the copy's own name.
+
+        Raises PermissionError at a link that would lead out of the copy.
+        """
+        with self._anchor.spot(target, make=True) as spot:
+            if source.is_dir():
+                self._bring(os.path.realpath(source), os.path.realpath(source), spot)
+            else:
+                self._bring_file(os.fspath(source), spot)
 
     def download(self, source: str, target: Path) -> None:
-        """Copy a file or a directory's content to the outside; `target` is the copy's own name."""
+        """Copy a file or a directory's content to the outside; `target` is the copy's own name.
+
+        Raises PermissionError at a link that would lead out of the copy.
+        """
         target.parent.mkdir(parents=True, exist_ok=True)
-        copy(self._resolve(source), target)
+        with self._anchor.spot(source) as spot:
+            try:
+                folder = open_folder(spot)
+            except NotADirectoryError:
+                _take_file(spot, source, target)
+                return
+            _take(folder, target, _inner_links(folder))
 
-    def _make_parents(self, path: str) -> None:
-        self._resolve(path).parent.mkdir(parents=True, exist_ok=True)
+    def export(self, target: Path) -> None:
+        """Copy the whole directory as it is: links wherever they lead, modes kept, pipes and devices left out."""
+        with self._anchor.spot(".") as spot:
+            _take(open_folder(spot), target, _any_link)
 
-    def _open(self, path: str, flags: int) -> int:
-        # What the path leads to is known and checked: a link put there since then is not followed.
-        descriptor = os.open(self._resolve(path), flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
-            os.close(descriptor)
-            if stat.S_ISDIR(mode):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-            raise OSError(errno.EINVAL, "neither a file nor a directory", path)
+    def _writable(self, spot: Spot, path: str) -> int:
+        """A descriptor of an empty file, made or emptied."""
+        with contextlib.suppress(FileExistsError):
+            descriptor = open_file(spot, path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            self._anchor.own(descriptor)
+            return descriptor
+        descriptor = open_file(spot, path, os.O_WRONLY)
+        os.ftruncate(descriptor, 0)
         return descriptor
 
-    def _resolve(self, path: str) -> Path:
-        real = os.path.realpath(os.path.join(self._root, path))
-        if not _inside(real, self._root):
-            raise PermissionError(errno.EPERM, "leads out of the sandbox", path)
-        return Path(real)
+    def _bring(self, root: str, source: str, spot: Spot) -> None:
+        """Copy the content of the directory `source`, part of `root`, into a directory of the sandbox."""
+        self._anchor.make_folder(spot)
+        folder = open_folder(spot)
+        try:
+            with os.scandir(source) as entries:
+                for entry in entries:
+                    place = Spot(folder, entry.name)
+                    _unlink_link(place)  # never write through a link that waits in the target
+                    if entry.is_symlink():
+                        _check_link(root, entry)
+                        self._bring_link(os.readlink(entry), place)
+                    elif entry.is_dir():
+                        self._bring(root, entry.path, place)
+                    else:
+                        self._bring_file(entry.path, place)
+            os.chmod(folder, os.stat(source).st_mode & _MODE)
+        finally:
+            os.close(folder)
 
+    def _bring_file(self, source: str, place: Spot) -> None:
+        with open(source, "rb") as file, open(self._writable(place, place.name), "wb") as copied:
+            shutil.copyfileobj(file, copied, 1 << 20)
+            os.fchmod(copied.fileno(), os.fstat(file.fileno()).st_mode & _MODE)
 
-def copy(source: Path, target: Path) -> None:
-    """Copy a file, or a directory's content into the directory `target`, with modes; links stay links.
-
-    Raises PermissionError at a link that would lead out of the copy.
-    """
-    if source.is_dir():
-        _copy_content(os.path.realpath(source), os.path.realpath(source), os.fspath(target))
-    else:
-        shutil.copy(source, target)
-
-
-def export(source: Path, target: Path) -> None:
-    """Copy a directory's content as it is: links wherever they lead, modes kept, pipes and devices left out."""
-    target.mkdir(parents=True, exist_ok=True)
-    with os.scandir(source) as entries:
-        for entry in entries:
-            place = target / entry.name
-            if entry.is_symlink():
-                os.symlink(os.readlink(entry), place)
-            elif entry.is_dir(follow_symlinks=False):
-                export(Path(entry.path), place)
-            elif entry.is_file(follow_symlinks=False):
-                shutil.copy2(entry.path, place, follow_symlinks=False)
-    shutil.copystat(source, target)
+    def _bring_link(self, target: str, place: Spot) -> None:
+        os.symlink(target, place.name, dir_fd=place.parent)
+        if self._anchor.owner is not None:
+            owner = self._anchor.owner
+            os.chown(place.name, owner.uid, owner.gid, dir_fd=place.parent, follow_symlinks=False)
 
 
 def remove(folder: Path) -> None:
@@ -101,27 +134,72 @@ def remove(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _copy_content(root: str, source: str, target: str) -> None:
-    os.makedirs(target, exist_ok=True)
-    with os.scandir(source) as entries:
-        for entry in entries:
-            place = os.path.join(target, entry.name)
-            if os.path.islink(place):
-                os.unlink(place)  # never write through a link that waits in the target
-            if entry.is_symlink():
-                _check_link(root, entry)
-                os.symlink(os.readlink(entry), place)
-            elif entry.is_dir():
-                _copy_content(root, entry.path, place)
-            else:
-                shutil.copy(entry, place)
-    shutil.copymode(source, target)
+#: Says whether a link may be copied: raises PermissionError. It gets the path of its folder below the copied one.
+_LinkRule = Callable[[str, str, str], None]
+
+
+def _take(folder: int, target: Path, rule: _LinkRule, below: str = ".") -> None:
+    """Copy what the directory `folder` holds, which this closes, into `target` on the outside."""
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                spot, place = Spot(folder, entry.name), target / entry.name
+                if place.is_symlink():
+                    place.unlink()  # never write through a link that waits in the target
+                if entry.is_symlink():
+                    link = os.readlink(entry.name, dir_fd=folder)
+                    rule(below, entry.name, link)
+                    place.symlink_to(link)
+                elif entry.is_dir(follow_symlinks=False):
+                    _take(open_folder(spot), place, rule, f"{below}/{entry.name}")
+                elif entry.is_file(follow_symlinks=False):
+                    _take_file(spot, entry.name, place)
+        _take_facts(folder, target)
+    finally:
+        os.close(folder)
+
+
+def _take_file(spot: Spot, path: str, target: Path) -> None:
+    with open(open_file(spot, path, os.O_RDONLY), "rb") as file, target.open("wb") as copied:
+        shutil.copyfileobj(file, copied, 1 << 20)
+        _take_facts(file.fileno(), target)
+
+
+def _take_facts(descriptor: int, target: Path) -> None:
+    facts = os.fstat(descriptor)
+    target.chmod(facts.st_mode & _MODE)
+    os.utime(target, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+
+def _any_link(below: str, name: str, link: str) -> None:
+    """A link is copied wherever it leads."""
+
+
+def _inner_links(folder: int) -> _LinkRule:
+    """Refuse a link that leads out of the directory `folder`."""
+    anchor = Anchor(folder, ())
+
+    def rule(below: str, name: str, link: str) -> None:
+        try:
+            with anchor.spot(f"{below}/{link}" if not os.path.isabs(link) else link):
+                return
+        except PermissionError:
+            message = "a link that leads out of its directory is not copied"
+            raise PermissionError(errno.EPERM, message, name) from None
+        except OSError:
+            return  # it leads nowhere, which is inside
+
+    return rule
 
 
 def _check_link(root: str, link: os.DirEntry[str]) -> None:
-    if os.path.isabs(os.readlink(link)) or not _inside(os.path.realpath(link.path), root):
+    target = os.path.realpath(link.path)
+    if os.path.isabs(os.readlink(link)) or os.path.commonpath((target, root)) != root:
         raise PermissionError(errno.EPERM, "a link that leads out of its directory is not copied", link.path)
 
 
-def _inside(path: str, root: str) -> bool:
-    return os.path.commonpath((path, root)) == root
+def _unlink_link(place: Spot) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISLNK(os.stat(place.name, dir_fd=place.parent, follow_symlinks=False).st_mode):
+            os.unlink(place.name, dir_fd=place.parent)

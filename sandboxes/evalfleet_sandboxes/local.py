@@ -24,7 +24,7 @@ from evalfleet.model.definition import SandboxSpec
 from evalfleet.sandbox_ports import Command, CommandResult, FoundSandbox, SandboxPlace, Spawner
 from evalfleet_sandboxes.blocking import in_thread
 from evalfleet_sandboxes.detached import FileExecution, redirected
-from evalfleet_sandboxes.folder import Folder, copy, export
+from evalfleet_sandboxes.folder import Folder
 from evalfleet_sandboxes.lease import Lease, found_leases, reap_lease
 
 P = ParamSpec("P")
@@ -76,6 +76,7 @@ class LocalSandbox:
 
     async def run(self, command: Command) -> CommandResult:
         self._require_open()
+        _require_own_user(command)
         placed = replace(command, cwd=os.path.join(self.workdir, command.cwd or ""))
         try:
             return await self._spawner.run(placed, base_env=self._env, group=self.id)
@@ -94,6 +95,7 @@ class LocalSandbox:
 
     async def start(self, command: Command) -> FileExecution:
         self._require_open()
+        _require_own_user(command)
         identifier = str(next(self._numbers))
         folder = self._lease.root / "executions" / identifier
         await in_thread(folder.mkdir, parents=True)
@@ -124,7 +126,7 @@ class LocalSandbox:
         await self._on_files(self._folder.download, source, target)
 
     async def export(self, target: Path) -> None:
-        await self._on_files(export, self._work, target)
+        await self._on_files(self._folder.export, target)
 
     async def reset(self) -> None:
         self._require_open()
@@ -164,7 +166,7 @@ class LocalSandbox:
         if not source.is_dir():
             raise _failure("SANDBOX_FILES_MISSING", f"files: {source} is not a directory")
         try:
-            copy(source, self._work)
+            self._folder.upload(source, ".")
         except PermissionError as error:
             raise _failure("SANDBOX_FILES_REFUSED", f"files: {error}") from error
 
@@ -242,6 +244,11 @@ def _unsupported(spec: SandboxSpec) -> Iterator[str]:
         yield f"no users of its own (user: {spec.user})"
     if unresolved := [name for name in spec.env_from if name not in spec.env]:
         yield f"no access to secrets, which have to be in env by now (env_from: {', '.join(unresolved)})"
+
+
+def _require_own_user(command: Command) -> None:
+    if command.user is not None:
+        raise _failure("SANDBOX_UNSUPPORTED", f"the local sandbox has no users of its own (user: {command.user})")
 
 
 def _not_enforced(spec: SandboxSpec) -> Iterator[str]:
