@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from evalfleet.sandbox_ports import (
     SandboxPlace,
     SandboxProvider,
     Stream,
+    Unenforced,
 )
 from evalfleet.testing.sandbox_subject import MakeProvider
 from evalfleet_sandboxes import local
@@ -63,6 +66,10 @@ class Careful:
     @property
     def tree(self) -> Path | None:
         return self.inner.tree
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        return self.inner.notices if isinstance(self.inner, Unenforced) else ()
 
     async def run(self, command: Command) -> CommandResult:
         return await self.inner.run(command)
@@ -225,57 +232,159 @@ class SaysItLives(Careful):
         """Nothing."""
 
 
-DEFECTS: Mapping[type[Careful], str] = {
-    JoinsArguments: "arguments_arrive_as_they_are",
-    DropsTail: "output_over_the_limit_keeps_head_and_tail_and_is_counted",
-    DecodesOutput: "bytes_that_are_not_utf8_arrive_as_they_are",
-    FoldsSignals: "a_signal_is_told_from_an_exit_code",
-    ForgetsStdin: "a_large_stdin_arrives_whole",
-    WaitsForPipes: "a_background_service_outlives_its_command_and_may_go_on_writing",
-    WritesThroughShell: "every_byte_comes_back",
-    FollowsLinks: "a_link_that_leads_out_is_refused",
-    LeavesProcesses: "closing_ends_background_services",
-    RunsAfterClose: "a_closed_sandbox_refuses_everything",
-    Streams: "every_offset_can_be_read_again",
-    Buffers: "output_comes_piece_by_piece_while_the_command_runs",
-    Detaches: "ending_a_detached_command_ends_its_tree_and_keeps_its_output",
-    ResolvesLinks: "an_export_keeps_links_wherever_they_lead",
-    ForgetsModes: "an_export_keeps_modes",
-    ResetsInName: "a_reset_brings_files_and_setup_back",
-    CleansFilesOnly: "a_reset_ends_every_process",
-    SaysItLives: "a_destroyed_sandbox_is_lost_and_no_result",
-}
+class IgnoresUsers(Careful):
+    async def run(self, command: Command) -> CommandResult:
+        return await self.inner.run(replace(command, user=None))
+
+    async def start(self, command: Command) -> Execution:
+        return await self.inner.start(replace(command, user=None))
+
+
+class SaysNothing(Careful):
+    """Enforces no limit, and has no notice of that."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        return ()
+
+
+class TalksToAll(SaysNothing):
+    """Has the host's network, and no notice of that."""
+
+
+class TakesTurns(Careful):
+    """One command at a time, and each gets the answer of the first."""
+
+    async def run(self, command: Command) -> CommandResult:
+        if not hasattr(self, "first"):
+            self.first = asyncio.ensure_future(self.inner.run(command))
+        return await self.first
+
+
+class CarefulProvider:
+    """The local backend with sandboxes of one kind; each subclass breaks one thing of it."""
+
+    name = "defective"
+    isolates = False
+    outlives = False
+
+    def __init__(self, inner: SandboxProvider, kind: type[Careful], state: Path) -> None:
+        self.inner = inner
+        self.kind = kind
+        self.state = state
+
+    async def check(self) -> None:
+        await self.inner.check()
+
+    async def create(self, spec: SandboxSpec, owner: str) -> Sandbox:
+        return self.kind(await self.inner.create(spec, owner))
+
+    async def found(self) -> list[FoundSandbox]:
+        return await self.inner.found()
+
+    async def reap(self, sandbox: FoundSandbox) -> None:
+        await self.inner.reap(sandbox)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+class ForgetsTheDead(CarefulProvider):
+    """Knows only what it made itself."""
+
+    async def found(self) -> list[FoundSandbox]:
+        return [item for item in await self.inner.found() if item.pid == os.getpid()]
+
+
+class TakesAllForDead(CarefulProvider):
+    async def found(self) -> list[FoundSandbox]:
+        return [replace(item, alive=False) for item in await self.inner.found()]
+
+
+class ReapsHalf(CarefulProvider):
+    """Removes the files of a living sandbox and leaves the rest."""
+
+    async def reap(self, sandbox: FoundSandbox) -> None:
+        for file in self.state.glob(f"{sandbox.id}/work/*"):
+            file.unlink()
+
+
+class GoesOnMaking(CarefulProvider):
+    """Takes no notice of a cancelled creation."""
+
+    async def create(self, spec: SandboxSpec, owner: str) -> Sandbox:
+        return await asyncio.shield(super().create(spec, owner))
+
+
+class SaysItIsolates(CarefulProvider):
+    isolates = True
+
+
+@asynccontextmanager
+async def opened(
+    state: Path, provider: type[CarefulProvider] = CarefulProvider, kind: type[Careful] = Careful
+) -> AsyncGenerator[SandboxProvider]:
+    spawner = SystemSpawner()
+    inner = local.factory.build(SandboxPlace(state=state, spawner=spawner))
+    try:
+        yield provider(inner, kind, state)
+    finally:
+        await inner.close()
+        await spawner.close()
 
 
 def provider_of(kind: type[Careful]) -> MakeProvider:
-    @asynccontextmanager
-    async def make(state: Path) -> AsyncGenerator[SandboxProvider]:
-        spawner = SystemSpawner()
-        inner = local.factory.build(SandboxPlace(state=state, spawner=spawner))
+    return lambda state: opened(state, kind=kind)
 
-        class Provider:
-            name = "defective"
-            isolates = False
-            outlives = False
 
-            async def check(self) -> None: ...
+def forgetting(state: Path) -> AbstractAsyncContextManager[SandboxProvider]:
+    """A function of the module, as are those below: another process opens it by its name."""
+    return opened(state, ForgetsTheDead)
 
-            async def create(self, spec: SandboxSpec, owner: str) -> Sandbox:
-                return kind(await inner.create(spec, owner))
 
-            async def found(self) -> list[FoundSandbox]:
-                return await inner.found()
+def burying(state: Path) -> AbstractAsyncContextManager[SandboxProvider]:
+    return opened(state, TakesAllForDead)
 
-            async def reap(self, sandbox: FoundSandbox) -> None:
-                await inner.reap(sandbox)
 
-            async def close(self) -> None:
-                await inner.close()
+def reaping_half(state: Path) -> AbstractAsyncContextManager[SandboxProvider]:
+    return opened(state, ReapsHalf)
 
-        try:
-            yield Provider()
-        finally:
-            await inner.close()
-            await spawner.close()
 
-    return make
+def going_on(state: Path) -> AbstractAsyncContextManager[SandboxProvider]:
+    return opened(state, GoesOnMaking)
+
+
+def boasting(state: Path) -> AbstractAsyncContextManager[SandboxProvider]:
+    return opened(state, SaysItIsolates)
+
+
+#: Each defect with the check that has to catch it.
+DEFECTS: Mapping[MakeProvider, str] = {
+    provider_of(JoinsArguments): "arguments_arrive_as_they_are",
+    provider_of(DropsTail): "output_over_the_limit_keeps_head_and_tail_and_is_counted",
+    provider_of(DecodesOutput): "bytes_that_are_not_utf8_arrive_as_they_are",
+    provider_of(FoldsSignals): "a_signal_is_told_from_an_exit_code",
+    provider_of(ForgetsStdin): "a_large_stdin_arrives_whole",
+    provider_of(WaitsForPipes): "a_background_service_outlives_its_command_and_may_go_on_writing",
+    provider_of(TakesTurns): "a_hundred_commands_run_at_once_in_one",
+    provider_of(WritesThroughShell): "every_byte_comes_back",
+    provider_of(FollowsLinks): "a_link_that_leads_out_is_refused",
+    provider_of(LeavesProcesses): "closing_ends_background_services",
+    provider_of(RunsAfterClose): "a_closed_sandbox_refuses_everything",
+    provider_of(Streams): "every_offset_can_be_read_again",
+    provider_of(Buffers): "output_comes_piece_by_piece_while_the_command_runs",
+    provider_of(Detaches): "ending_a_detached_command_ends_its_tree_and_keeps_its_output",
+    provider_of(ResolvesLinks): "an_export_keeps_links_wherever_they_lead",
+    provider_of(ForgetsModes): "an_export_keeps_modes",
+    provider_of(ResetsInName): "a_reset_brings_files_and_setup_back",
+    provider_of(CleansFilesOnly): "a_reset_ends_every_process",
+    provider_of(SaysItLives): "a_destroyed_sandbox_is_lost_and_no_result",
+    provider_of(IgnoresUsers): "a_user_is_never_ignored",
+    provider_of(SaysNothing): "a_fork_bomb_is_contained",
+    provider_of(TalksToAll): "without_a_network_the_host_is_out_of_reach",
+    boasting: "without_a_network_no_route_leads_out",
+    forgetting: "the_sandbox_of_a_killed_owner_is_found_dead_and_reaped",
+    burying: "a_living_sandbox_is_found_by_others",
+    reaping_half: "reaping_the_living_is_refused_or_takes_all_of_it",
+    going_on: "a_cancelled_creation_leaves_nothing",
+}

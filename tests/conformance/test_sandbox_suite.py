@@ -8,30 +8,31 @@ from pathlib import Path
 
 import pytest
 
+from evalfleet.testing.sandbox_subject import MakeProvider
 from evalfleet.testing.sandbox_suite import sandbox_suite
-from tests.conformance.sandbox_defects import DEFECTS, Careful, provider_of
+from tests.conformance.sandbox_defects import DEFECTS, opened
 
 
 @pytest.mark.parametrize("check", DEFECTS.values())
 def test_a_sandbox_without_the_defect_passes(check: str, tmp_path: Path) -> None:
-    getattr(sandbox_suite(provider_of(Careful))(), f"test_{check}")(tmp_path)
+    getattr(sandbox_suite(opened)(), f"test_{check}")(tmp_path)
 
 
-@pytest.mark.parametrize(("kind", "check"), DEFECTS.items())
-def test_a_planted_defect_is_caught(kind: type[Careful], check: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("make", "check"), DEFECTS.items(), ids=DEFECTS.values())
+def test_a_planted_defect_is_caught(make: MakeProvider, check: str, tmp_path: Path) -> None:
     with pytest.raises((AssertionError, OSError, pytest.fail.Exception)):
-        getattr(sandbox_suite(provider_of(kind))(), f"test_{check}")(tmp_path)
+        getattr(sandbox_suite(make)(), f"test_{check}")(tmp_path)
 
 
 def test_a_deviation_names_a_check_of_the_suite() -> None:
     with pytest.raises(ValueError, match="not checks of the suite: nonsense"):
-        sandbox_suite(provider_of(Careful), {"nonsense": "a reason"})
+        sandbox_suite(opened, {"nonsense": "a reason"})
 
 
 def test_deviations_are_few() -> None:
     names = list(DEFECTS.values())[:4]
     with pytest.raises(ValueError, match="4 deviations; a sandbox may have 3"):
-        sandbox_suite(provider_of(Careful), dict.fromkeys(names, "a reason"))
+        sandbox_suite(opened, dict.fromkeys(names, "a reason"))
 
 
 def without_pytest(code: str) -> subprocess.CompletedProcess[str]:

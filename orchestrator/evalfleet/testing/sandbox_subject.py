@@ -21,7 +21,7 @@ MakeProvider = Callable[[Path], AbstractAsyncContextManager[SandboxProvider]]
 
 #: Seconds that no check waits out, far beyond any it would: a `sleep` that only a kill ends.
 _FOREVER = itertools.count(1_000_000_000 + os.getpid() * 1_000)
-_PATIENCE_SECONDS = 5.0
+_PATIENCE_SECONDS = 10.0
 _LOOK_SECONDS = 0.02
 
 

@@ -21,8 +21,12 @@ from evalfleet.testing import (
     sandbox_detached_checks,
     sandbox_export_checks,
     sandbox_file_checks,
+    sandbox_fleet_checks,
     sandbox_life_checks,
+    sandbox_limit_checks,
+    sandbox_network_checks,
     sandbox_reset_checks,
+    sandbox_user_checks,
 )
 from evalfleet.testing.runner import pytest
 from evalfleet.testing.sandbox_subject import MakeProvider, Subject
@@ -46,6 +50,10 @@ CHECKS = _checks(
     sandbox_export_checks,
     sandbox_life_checks,
     sandbox_reset_checks,
+    sandbox_user_checks,
+    sandbox_limit_checks,
+    sandbox_network_checks,
+    sandbox_fleet_checks,
 )
 #: A backend that deviates more often is another kind of thing.
 MAX_DEVIATIONS = 3
