@@ -58,7 +58,6 @@ PURE = (
     f"{ENGINE}/sandbox_ports.py",
     f"{ENGINE}/model/*",
     f"{ENGINE}/assertions/*",
-    f"{ENGINE}/gateway/allowed.py",
     f"{ENGINE}/grading/fold.py",
     f"{ENGINE}/grading/explain.py",
     *(f"{ENGINE}/grading/judge_{name}.py" for name in ("prompts", "reply", "votes", "wire")),

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 import uvicorn
 from starlette.routing import BaseRoute
 
-from evalfleet.gateway.allowed import Destination
 from evalfleet.gateway.app import attempt_app
 from evalfleet.gateway.tunnel import Tunnel
+from evalfleet.model.destination import Destination
 from evalfleet.ports import Random
 from evalfleet.sandbox_ports import Listening
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import h11
 
-from evalfleet.gateway.allowed import Destination, admitted, is_ours
+from evalfleet.model.destination import Destination, admitted, is_ours
 
 #: Seconds until a host has to answer, and for the client to say what it wants.
 _PATIENCE = 30.0

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 from evalfleet.errors import RETRYABLE_KINDS, FailureKind
 from evalfleet.model.definition import Resources, SandboxSpec
+from evalfleet.model.destination import check_network
 from evalfleet.model.judge import MOST_VOTES, Reducer
 from evalfleet.model.quantity import Duration, Size
 
@@ -81,7 +82,7 @@ class SandboxLayer(Strict):
     setup: tuple[Text, ...] = ()
     env: Mapping[str, str] = {}
     env_from: tuple[Text, ...] = ()
-    network: Text | tuple[Text, ...] | None = None
+    network: Annotated[Text | tuple[Text, ...], AfterValidator(check_network)] | None = None
     resources: SandboxResources | None = None
     user: Text | None = None
 

@@ -14,8 +14,11 @@ from typing import Any, TypedDict, Unpack, cast, overload
 from pydantic import ValidationError
 
 from evalfleet.errors import AuthoringError
+from evalfleet.model.changes import DEFAULT_IGNORED, TrackChanges
 from evalfleet.model.definition import EvalDefinition, SandboxSpec, SourcePlace
+from evalfleet.model.destination import check_network
 from evalfleet.model.experiment import JudgeLayer
+from evalfleet.model.path_pattern import ignore_rules
 from evalfleet.model.quantity import parse_duration
 from evalfleet.model.verdict import Style
 from evalfleet.planning.dataset import Dataset
@@ -165,7 +168,23 @@ def _sandbox(value: Any) -> SandboxSpec:
     lists = {name: _texts(name, getattr(value, name)) for name in ("setup", "env_from")}
     if not isinstance(value.network, str):
         lists["network"] = _texts("network", value.network)
+    try:
+        check_network(value.network if isinstance(value.network, str) else lists["network"])
+    except ValueError as error:
+        raise AuthoringError(f"sandbox.network: {error}", "INVALID_OPTION") from None
+    if value.changes is not None:
+        _check_changes(value.changes)
     return replace(value, **cast(Any, lists))
+
+
+def _check_changes(value: Any) -> None:
+    if not isinstance(value, TrackChanges):
+        raise AuthoringError(f"sandbox.changes is TrackChanges(…), not {type(value).__name__}", "INVALID_OPTION")
+    ignore, include = _texts("changes.ignore", value.ignore), _texts("changes.include", value.include)
+    try:
+        ignore_rules(DEFAULT_IGNORED, ignore, include)
+    except AuthoringError as error:
+        raise AuthoringError(f"sandbox.changes: {error}", "INVALID_OPTION") from None
 
 
 def _texts(name: str, value: Any) -> tuple[str, ...]:

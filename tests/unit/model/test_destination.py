@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalfleet.gateway.allowed import Destination, admitted, is_ours
+from evalfleet.model.destination import Destination, admitted, check_network, is_ours
 
 ADMITTED = {
     ("example.org", "example.org", 443): True,
@@ -53,3 +53,17 @@ OURS = {
 @pytest.mark.parametrize(("address", "host"), OURS)
 def test_no_name_stands_for_this_machine(address: str, host: str) -> None:
     assert is_ours(address, host) is OURS[address, host]
+
+
+@pytest.mark.parametrize("value", ["none", "open", ("example.org", "*.example.org:8443"), ()])
+def test_what_a_network_may_be(value: str | tuple[str, ...]) -> None:
+    assert check_network(value) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [("closed", "neither none, nor open, nor a list of hosts"), (("example.org", "a b"), "'a b' names no host")],
+)
+def test_what_is_no_network(value: str | tuple[str, ...], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        check_network(value)

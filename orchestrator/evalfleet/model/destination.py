@@ -1,4 +1,4 @@
-"""Which hosts a tunnel may lead to. Pure."""
+"""What of the network a sandbox may reach: nothing, all, or the hosts that its plan names. Pure."""
 
 from __future__ import annotations
 
@@ -34,6 +34,17 @@ class Destination:
         """Whether this entry lets through to that host, a name in lower case or an address."""
         named = host == self.host or (self.host.startswith("*.") and host.endswith(self.host[1:]))
         return named and (port in DEFAULT_PORTS if self.port is None else port == self.port)
+
+
+def check_network(value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    """A sandbox's `network` as it was given. Raises ValueError unless it is `none`, `open` or hosts."""
+    if isinstance(value, str):
+        if value not in ("none", "open"):
+            raise ValueError(f"{value!r} is neither none, nor open, nor a list of hosts")
+        return value
+    for entry in value:
+        Destination.of(entry)
+    return value
 
 
 def admitted(allowed: Iterable[Destination], host: str, port: int) -> bool:
