@@ -41,7 +41,8 @@ tries=0
 while ! [ -e "$state/ready" ] && [ $tries -lt 100 ]; do nap; tries=$((tries + 1)); done
 [ -e "$state/ready" ] || { echo "evalfleet unprepared"; exit; }
 for tool; do command -v "$tool" >/dev/null 2>&1 || echo "evalfleet missing $tool"; done
-[ -w "$workdir" ] && [ -x "$workdir" ] || echo "evalfleet locked $workdir"
+[ -w "$workdir" ] && cd "$workdir" || echo "evalfleet locked $workdir"
+echo "evalfleet place $(pwd -P)"
 case ${HOME:-/} in
 /) home= ;;
 *) if [ -d "$HOME" ] && [ -w "$HOME" ]; then home=$HOME; else home=; fi ;;
@@ -254,10 +255,14 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a sandbox's image offers: `missing` tools, a writable `home`, `bash` if any, whether it was `prepared`."""
+    """What a sandbox's image offers: `missing` tools, a writable `home`, `bash` if any, whether it was `prepared`.
+
+    `place` is the workdir with all links followed; `locked` says that its user can't write there.
+    """
 
     missing: tuple[str, ...]
     locked: bool
+    place: str
     home: str
     bash: str | None
     prepared: bool
@@ -272,7 +277,7 @@ class Inner:
 
     def keep(self, *, open_to_all: bool) -> tuple[str, ...]:
         """The first process. `open_to_all` lets every user write to the workdir; run it as the folder's owner."""
-        return _script(_KEEP, self.state, self.workdir, "yes" if open_to_all else "no")
+        return script(_KEEP, self.state, self.workdir, "yes" if open_to_all else "no")
 
     def facts(self) -> tuple[str, ...]:
         return _marked(KEEPER, _FACTS, self.state, self.workdir, *TOOLS)
@@ -344,18 +349,20 @@ def parse_facts(output: bytes) -> Facts | None:
     return Facts(
         missing=tuple(value for name, _, value in said if name == "missing"),
         locked=any(name == "locked" for name, _, _ in said),
+        place=next((value for name, _, value in said if name == "place"), "/"),
         home=next((value for name, _, value in said if name == "home"), "/"),
         bash=next((value for name, _, value in said if name == "bash"), None),
         prepared=lines[-1] == "ready",
     )
 
 
-def _marked(mark: str, script: str, *args: str) -> tuple[str, ...]:
-    return ("env", f"{MARK}={mark}", *_script(script, *args))
+def _marked(mark: str, text: str, *args: str) -> tuple[str, ...]:
+    return ("env", f"{MARK}={mark}", *script(text, *args))
 
 
-def _script(script: str, *args: str) -> tuple[str, ...]:
-    return ("sh", "-c", script, "sh", *args)
+def script(text: str, *args: str) -> tuple[str, ...]:
+    """The argv of a shell that runs a text with arguments."""
+    return ("sh", "-c", text, "sh", *args)
 
 
 def _export(name: str, value: str) -> str:

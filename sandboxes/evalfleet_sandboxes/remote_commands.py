@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import itertools
 import math
@@ -11,6 +12,7 @@ import posixpath
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from evalfleet.errors import AttemptFailure, FailureKind
@@ -36,6 +38,10 @@ class Door(Protocol):
         self, argv: tuple[str, ...], *, stdin: bytes = b"", user: str | None = None, limit: int, timeout: float | None
     ) -> CommandResult:
         """Run one of our scripts; what came of the connection is the result, and may be nothing."""
+        ...
+
+    async def exec_to(self, argv: tuple[str, ...], file: Path, *, timeout: float) -> CommandResult:
+        """Run one of our scripts, its output into a file of this machine."""
         ...
 
     async def require_alive(self) -> None:
@@ -98,7 +104,8 @@ class RemoteCommands:
             report = await asyncio.shield(self.end(mark, command))
             return replace(_result(report, duration), exit_code=None, signal=None, timed_out=True)
         except asyncio.CancelledError:
-            await asyncio.shield(self.end(mark, command))
+            with contextlib.suppress(AttemptFailure):  # closed or lost: nothing of it lives
+                await asyncio.shield(self.end(mark, command))
             raise
         return _result(report, loop.time() - begun)
 
