@@ -101,7 +101,10 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class AttemptWrite:
-    """A sealed attempt to commit; `settles` says that it decides its case if none did before."""
+    """A sealed attempt to commit; `settles` says that it decides its case if none did before.
+
+    An `excused` one failed while its arm was paused for such failures, and does not count as an attempt of its case.
+    """
 
     sealed: SealedAttempt
     worker: str
@@ -109,6 +112,7 @@ class AttemptWrite:
 
 
 @dataclass(frozen=True, slots=True)
+    excused: bool = False
 class SettleWithout:
     """A case decided without a sealed attempt: blocked, carried, not needed, or errored by quarantine.
 
@@ -176,9 +180,9 @@ class Committed:
 class PendingCase:
     """An unsettled case as the coordinator's window reads it.
 
-    `attempts` counts its errored attempts, `crashes` interrupted ones blamed on it and errored ones with code
-    WORKER_CRASHED, `lost` the other interrupted ones; `last_attempt` is the latest of all of them. Attempts from
-    before the case was last reopened do not count. `recorded` says that a recording of it waits to be judged.
+    `attempts` counts its errored attempts but the excused ones, `crashes` interrupted ones blamed on it and errored
+    ones with code WORKER_CRASHED, `lost` the other interrupted ones; `last_attempt` is the latest of all of them.
+    Attempts from before the case was last reopened do not count. `recorded` says that a recording of it waits to be judged.
     """
 
     case: Case
@@ -204,12 +208,21 @@ class OpenIntent:
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A successful claim of a run: the new epoch, the last commit number, what stands open.
+@dataclass(frozen=True, slots=True)
+class EndedAttempt:
+    """How an attempt of an arm ended, as far as it tells whether what is around the arm works."""
+
+    arm: str
+    kind: FailureKind | None
+    code: str | None
+
+
 
     `run_key` is the store's internal number of the run; `total` its denominator; `settled` and `failures`
     count settled cases and those among them that are errored, which `max_failures` limits; `tallies` counts settled
     cases by verdict, or by how they were settled without one. All verdicts are those of the run's current grading.
     `judge_usd` is what judges cost so far, later gradings included, `unknown_judge_cost` the number of their calls
-    without a figure.
+    without a figure. `recent` holds how the last attempts of the run ended, the oldest first.
     """
 
     run_key: int
@@ -223,3 +236,4 @@ class Claim:
     unknown_judge_cost: int = 0
     open_intents: tuple[OpenIntent, ...] = ()
     tallies: Mapping[str, int] = field(default_factory=dict[str, int])
+    recent: tuple[EndedAttempt, ...] = ()

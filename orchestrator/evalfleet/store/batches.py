@@ -123,7 +123,7 @@ async def _write_attempts(
 ) -> list[tuple[Any, ...]]:
     rows = [write.sealed.rows for write in writes]
     staged = {
-        "attempts": [finished(write.sealed.rows, write.settles, write.worker) for write in writes],
+        "attempts": [finished(w.sealed.rows, w.settles, w.worker, excused=w.excused) for w in writes],
         "assertions": [row.assertions for row in rows],
         "tool_calls": [row.tool_calls for row in rows],
         "event_pages": [row.pages for row in rows],

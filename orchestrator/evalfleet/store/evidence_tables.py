@@ -74,6 +74,7 @@ attempts = Table(
     maybe("number_marks", Text),
     maybe("record", LargeBinary),
     of("contradicted", Boolean, "false"),  # its turns, the coverage that the adapter declares
+    of("excused", Boolean, "false"),  # it failed with its arm, and does not count for its case
     PrimaryKeyConstraint("run_key", "attempt"),
     Index("attempts_run_key_ordinal_number_key", "run_key", "ordinal", "number", unique=True),
     CheckConstraint("number > 0", name="number"),

@@ -1,8 +1,8 @@
 """An attempt's rows as binary COPY tuples, encoded once in the worker.
 
 The field orders here are those of `ATTEMPT_FIELDS` and its siblings; the coordinator's staging tables are made
-from the same names, so the two cannot drift apart. The last two fields of an attempt, `settles` and `worker`, are
-the coordinator's to say: `finished` appends them.
+from the same names, so the two cannot drift apart. The last fields of an attempt, `settles`, `excused` and `worker`,
+are the coordinator's to say: `finished` appends them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ATTEMPT_FIELDS = (
     "kind", "score_state", "earned", "estimated_usd", "cost_usd", "input_tokens", "output_tokens",
     "cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "requests", "unknown_calls",
     "code", "message", "skip_reason", "reply", "sanitised", "number_marks", "record", "contradicted", "settles",
-    "worker",
+    "excused", "worker",
 )  # fmt: skip
 ASSERTION_FIELDS = (
     "attempt", "run_key", "index", "result", "name", "scope", "holds", "optional", "measurement", "points", "earned",
@@ -101,9 +101,9 @@ class EvidenceEncoder:
         return record, [page.moved(reference(await self._artifacts.put(self._run_id, page.body))) for page in pages]
 
 
-def finished(rows: EncodedRows, settles: bool, worker: str) -> bytes:
+def finished(rows: EncodedRows, settles: bool, worker: str, *, excused: bool = False) -> bytes:
     """The tuple of the attempt with what its coordinator says of it."""
-    return rows.attempt + boolean(settles) + plain(worker)
+    return rows.attempt + boolean(settles) + boolean(excused) + plain(worker)
 
 
 def encode_attempt(evidence: AttemptEvidence, run_key: int) -> SealedAttempt:

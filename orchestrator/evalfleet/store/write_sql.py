@@ -7,6 +7,7 @@ join over a whole run.
 
 from __future__ import annotations
 
+from evalfleet.store.copying import FIRST_OWN_ATTEMPT
 from evalfleet.store.judged_sql import KNOWN_COST, UNKNOWN_COST, settlements
 from evalfleet.store.rows import ASSERTION_FIELDS, ATTEMPT_FIELDS, JUDGE_CALL_FIELDS, PAGE_FIELDS, TOOL_CALL_FIELDS
 
@@ -76,6 +77,13 @@ FROM runs r WHERE run_key = %s
 CLAIMED_TALLIES = _sql(f"""
 SELECT coalesce(verdict::text, how::text), count(*) FROM {settlements(graded=True)} s
 WHERE run_key = %(run_key)s AND superseded_at IS NULL GROUP BY 1
+""")
+
+#: How the last attempts ended, for a coordinator that follows on another: enough for the windows of many arms.
+LAST_ATTEMPTS = _sql(f"""
+SELECT arm, kind::text, code FROM attempts
+WHERE run_key = %s AND attempt >= {FIRST_OWN_ATTEMPT} AND outcome IN ('completed', 'errored')
+ORDER BY attempt DESC LIMIT 1000
 """)
 
 OPEN_INTENTS = _sql("""
@@ -285,7 +293,7 @@ FROM (
     ORDER BY c.ordinal LIMIT %(limit)s
 ) c
 LEFT JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE a.outcome = 'errored') AS attempts,
+    SELECT count(*) FILTER (WHERE a.outcome = 'errored' AND NOT a.excused) AS attempts,
            count(*) FILTER (WHERE a.blamed OR a.outcome = 'errored' AND a.code = 'WORKER_CRASHED') AS crashes,
            count(*) FILTER (WHERE a.outcome = 'interrupted' AND NOT a.blamed) AS lost,
            max(a.attempt) FILTER (WHERE a.outcome IN ('errored', 'interrupted')) AS last_attempt

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evalfleet.errors import ConfigurationError, Fenced, RunHeld, StoreError
-from evalfleet.model.record import Claim, CommitBatch, Committed, IntentKind, OpenIntent, PendingCase
+from evalfleet.errors import ConfigurationError, FailureKind, Fenced, RunHeld, StoreError
+from evalfleet.model.record import Claim, CommitBatch, Committed, EndedAttempt, IntentKind, OpenIntent, PendingCase
 from evalfleet.ports import Holder
 from evalfleet.store import write_sql
 from evalfleet.store.batches import Fence, apply, halves, merged, recall, rehearse
@@ -153,6 +153,11 @@ class PostgresRecorder:
             ]
             cursor = await connection.execute("SELECT arm, name FROM arms WHERE run_key = %s", (run_key,))
             self._arms = {int(arm): str(name) for arm, name in await cursor.fetchall()}
+            cursor = await connection.execute(write_sql.LAST_ATTEMPTS, (run_key,))
+            recent = [
+                EndedAttempt(self._arms[arm], None if kind is None else FailureKind(kind), code)
+                for arm, kind, code in await cursor.fetchall()
+            ]
         self._fence = Fence(run_key=run_key, epoch=epoch, commit_seq=commit_seq)
         self._kept.clear()
         self._seen = connection
@@ -168,6 +173,7 @@ class PostgresRecorder:
             unknown_judge_cost=unknown_judge_cost,
             open_intents=tuple(intents),
             tallies=tallies,
+            recent=tuple(reversed(recent)),
         )
 
     # --- commit -----------------------------------------------------------------------------------------------

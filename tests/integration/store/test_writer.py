@@ -132,6 +132,15 @@ async def test_an_attempt_that_need_not_settle_leaves_its_case_open(database: st
     await recorder.close()
 
 
+async def test_an_excused_attempt_does_not_count_for_its_case(database: str) -> None:
+    run, recorder = await started(database)
+    failed = batch(run.run_key, errored(101, 0), errored(102, 0), errored(103, 1), settles=False).attempts
+    excused = tuple(replace(write, excused=write.sealed.attempt == 102) for write in failed)
+    await recorder.commit(CommitBatch(excused))
+    assert [(each.case.ordinal, each.attempts) for each in await recorder.page(-1, 10)] == [(0, 1), (1, 1), (2, 0)]
+    await recorder.close()
+
+
 async def test_lost_leases_become_rows_that_survive_a_restart(database: str) -> None:
     run, recorder = await started(database)
     await recorder.commit(CommitBatch(lost=(lost(101, 0), lost(102, 0, blamed=True), lost(103, 1, blamed=True))))
@@ -251,6 +260,10 @@ async def test_a_claim_reports_what_stands(database: str) -> None:
     assert [(i.attempt, i.case, i.worker, i.kind) for i in claim.open_intents] == [
         (101, 0, "w1", IntentKind.LEASE),
         (102, 1, "w1", IntentKind.EXTERNAL),
+    ]
+    assert [(each.arm, each.kind, each.code) for each in claim.recent] == [
+        ("small", None, None),
+        ("small", FailureKind.PROVIDER, "BOOM"),
     ]
     await again.close()
     await recorder.close()

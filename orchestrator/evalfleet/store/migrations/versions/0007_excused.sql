@@ -1,0 +1,1 @@
+ALTER TABLE attempts ADD COLUMN excused BOOLEAN DEFAULT false NOT NULL;
