@@ -305,7 +305,7 @@ class ReapsHalf(CarefulProvider):
     """Removes the files of a living sandbox and leaves the rest."""
 
     async def reap(self, sandbox: FoundSandbox) -> None:
-        for file in self.state.glob(f"{sandbox.id}/work/*"):
+        for file in (self.state / sandbox.id / "work").glob("*"):
             file.unlink()
 
 
