@@ -109,10 +109,10 @@ class AttemptWrite:
     sealed: SealedAttempt
     worker: str
     settles: bool
+    excused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-    excused: bool = False
 class SettleWithout:
     """A case decided without a sealed attempt: blocked, carried, not needed, or errored by quarantine.
 
@@ -182,7 +182,8 @@ class PendingCase:
 
     `attempts` counts its errored attempts but the excused ones, `crashes` interrupted ones blamed on it and errored
     ones with code WORKER_CRASHED, `lost` the other interrupted ones; `last_attempt` is the latest of all of them.
-    Attempts from before the case was last reopened do not count. `recorded` says that a recording of it waits to be judged.
+    Attempts from before the case was last reopened do not count. `recorded` says that a recording of it waits to be
+    judged.
     """
 
     case: Case
@@ -206,9 +207,6 @@ class OpenIntent:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """A successful claim of a run: the new epoch, the last commit number, what stands open.
-@dataclass(frozen=True, slots=True)
 class EndedAttempt:
     """How an attempt of an arm ended, as far as it tells whether what is around the arm works."""
 
@@ -217,6 +215,9 @@ class EndedAttempt:
     code: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A successful claim of a run: the new epoch, the last commit number, what stands open.
 
     `run_key` is the store's internal number of the run; `total` its denominator; `settled` and `failures`
     count settled cases and those among them that are errored, which `max_failures` limits; `tallies` counts settled
