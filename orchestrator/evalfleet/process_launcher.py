@@ -167,10 +167,10 @@ class Supervisor:
     ) -> None:
         """Returns in a fork that serves inside; this process waits for its end and ends."""
         try:
-            join(pid, cgroups)
+            doors = join(pid, cgroups)
             child = os.fork()
             if child == 0:
-                settle(uid, gid, filtered=filtered, keep=(self._control.fileno(), *streams))
+                settle(uid, gid, doors=doors, filtered=filtered, keep=(self._control.fileno(), *streams))
         except OSError as error:
             self._send(f"{ERROR} {error.errno} namespaces\n")
             os._exit(0)

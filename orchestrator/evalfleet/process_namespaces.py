@@ -26,14 +26,13 @@ _ESSENTIAL = frozenset({"pid", "mnt"})
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def join(pid: int, cgroups: Sequence[bytes]) -> None:
-    """Put this single-threaded process into the cgroups and the namespaces of the process `pid`.
+def join(pid: int, cgroups: Sequence[bytes]) -> list[int]:
+    """Put this single-threaded process into the namespaces of the process `pid`; the doors of the cgroups' folders.
 
-    Its process namespace is that of the next child only. Raises OSError, after which this process is good for
-    nothing; ESRCH when `pid` has no namespaces of its own.
+    A process namespace is entered by the next child only, and so are the cgroups: this process counts for none of
+    them. Raises OSError, after which it is good for nothing; ESRCH when `pid` has no namespaces of its own.
     """
-    for folder in cgroups:
-        _write(os.path.join(folder, b"cgroup.procs"), b"0")
+    doors = [os.open(os.path.join(folder, b"cgroup.procs"), os.O_WRONLY) for folder in cgroups]
     with contextlib.suppress(PermissionError):  # an ordinary user keeps its groups, which mean nothing inside
         os.setgroups(())
     _call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)  # nobody in there may look into or steer what comes from outside
@@ -49,13 +48,16 @@ def join(pid: int, cgroups: Sequence[bytes]) -> None:
     if user is not None and (owner is None or not os.path.sameopenfile(user, owner)):
         _call("setns", user, 0)  # one more inside that which owns the others
     os.chdir("/")
+    return doors
 
 
-def settle(uid: int, gid: int, *, filtered: bool, keep: Collection[int]) -> None:
+def settle(uid: int, gid: int, *, doors: Sequence[int], filtered: bool, keep: Collection[int]) -> None:
     """Become `uid` and `gid` without a capability or a way to one, in a session of its own; only `keep` stays open.
 
-    `filtered` puts the filter of `process_filter` on. Raises OSError.
+    `doors` are those of `join`; `filtered` puts the filter of `process_filter` on. Raises OSError.
     """
+    for door in doors:
+        os.write(door, b"0")
     _close_all_but(keep)
     os.setsid()
     os.umask(0o022)
@@ -107,14 +109,6 @@ def _close_all_but(kept: Collection[int]) -> None:
     for number in range(3):
         if number not in kept:
             os.open("/dev/null", os.O_RDWR)
-
-
-def _write(path: bytes, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY)
-    try:
-        os.write(descriptor, data)
-    finally:
-        os.close(descriptor)
 
 
 def _call(name: str, *arguments: object) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import os
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from evalfleet.sandbox_ports import Command, CommandResult, OutputPiece, Stream
 from evalfleet_sandboxes.blocking import in_thread
+from evalfleet_sandboxes.folder import Folder
 
 #: The most bytes of one read.
 PIECE = 1 << 20
@@ -24,8 +23,39 @@ def redirected(command: Command, folder: str) -> Command:
     return replace(command, argv=("sh", "-c", script, "sh", folder, *command.argv))
 
 
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """The files `stdout` and `stderr` in the folder `name` of `files`. Blocking; call it from a thread.
+
+    The command may do to them what it likes: what is gone reads as empty, and nothing leads out of `files`.
+    """
+
+    files: Folder
+    name: str
+
+    def make(self) -> None:
+        for stream in Stream:
+            self.files.write(f"{self.name}/{stream.value}", b"")
+
+    def piece(self, stream: Stream, after: int, size: int) -> bytes:
+        with contextlib.suppress(OSError):
+            return self.files.piece(f"{self.name}/{stream.value}", after, size)
+        return b""
+
+    def kept(self, stream: Stream, limit: int) -> tuple[bytes, int]:
+        """Head and tail of a file, together at most `limit` bytes, and its size."""
+        try:
+            size = self.files.size(f"{self.name}/{stream.value}")
+        except OSError:
+            return b"", 0
+        if size <= limit:
+            return self.piece(stream, 0, size), size
+        head = limit // 2
+        return self.piece(stream, 0, head) + self.piece(stream, size - (limit - head), limit - head), size
+
+
 class FileExecution:
-    """A command that runs in `task`, its outputs in files of `folder`. `limit` is the command's output limit.
+    """A command that runs in `task`, its outputs in files. `limit` is the command's output limit.
 
     `task` is cancelled to end the command, and must not be done before its whole tree is dead. `require_open` raises
     once the sandbox is closed: the files are gone then.
@@ -33,25 +63,25 @@ class FileExecution:
 
     def __init__(
         self,
-        folder: Path,
+        outputs: Outputs,
         task: asyncio.Task[CommandResult],
         limit: int,
         require_open: Callable[[], None],
     ) -> None:
-        self._folder = folder
+        self._outputs = outputs
         self._task = task
         self._limit = limit
         self._require_open = require_open
 
     @property
     def id(self) -> str:
-        return self._folder.name
+        return self._outputs.name.rpartition("/")[2]
 
     async def read(self, stream: Stream = Stream.STDOUT, *, after: int = 0, wait: float = 0.0) -> OutputPiece:
         looks = math.ceil(wait / _LOOK_SECONDS)
         while True:
             complete = self._task.done()  # looked at first: what it wrote last is in the file by then
-            data = await in_thread(_piece, self._folder / stream.value, after, PIECE)
+            data = await in_thread(self._outputs.piece, stream, after, PIECE)
             self._require_open()
             if data or complete or looks <= 0:
                 return OutputPiece(data=data, cursor=after + len(data), complete=complete and len(data) < PIECE)
@@ -64,7 +94,7 @@ class FileExecution:
             ended = CommandResult(exit_code=None, stdout=b"", stderr=b"", duration=0.0, signal=9)
         else:
             ended = self._task.result()
-        out, err = [await in_thread(_kept, self._folder / stream.value, self._limit) for stream in Stream]
+        out, err = [await in_thread(self._outputs.kept, stream, self._limit) for stream in Stream]
         self._require_open()
         return replace(ended, stdout=out[0], stdout_bytes=out[1], stderr=err[0], stderr_bytes=err[1])
 
@@ -73,22 +103,3 @@ class FileExecution:
         await asyncio.wait((self._task,))
         with contextlib.suppress(asyncio.CancelledError):
             self._task.exception()
-
-
-def _piece(file: Path, after: int, size: int) -> bytes:
-    with contextlib.suppress(FileNotFoundError), file.open("rb") as opened:
-        opened.seek(after)
-        return opened.read(size)
-    return b""
-
-
-def _kept(file: Path, limit: int) -> tuple[bytes, int]:
-    """Head and tail of a file, together at most `limit` bytes, and its size."""
-    try:
-        size = os.stat(file).st_size
-    except FileNotFoundError:
-        return b"", 0
-    if size <= limit:
-        return _piece(file, 0, size), size
-    head = limit // 2
-    return _piece(file, 0, head) + _piece(file, size - (limit - head), limit - head), size

@@ -66,14 +66,16 @@ def found_leases(state: Path, host: str) -> list[FoundSandbox]:
     return found
 
 
-def reap_lease(state: Path, identifier: str) -> None:
-    """Remove the directory of a dead process; one that lives keeps it."""
+def reap_lease(state: Path, identifier: str) -> bool:
+    """Remove the directory of a dead process, and say so; one that lives keeps it."""
     lock = state / f"{identifier}.lock"
     held = _try_lock(lock, create=False)
-    if held is not None:
-        remove(lock.with_suffix(""))
-        lock.unlink(missing_ok=True)
-        os.close(held)
+    if held is None:
+        return False
+    remove(lock.with_suffix(""))
+    lock.unlink(missing_ok=True)
+    os.close(held)
+    return True
 
 
 def _try_lock(lock: Path, *, create: bool = True) -> int | None:

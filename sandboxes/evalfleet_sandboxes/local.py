@@ -8,10 +8,8 @@ Use it for agents that you trust as you trust yourself.
 from __future__ import annotations
 
 import asyncio
-import errno
 import itertools
 import os
-import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -23,19 +21,16 @@ from evalfleet.errors import AttemptFailure, FailureKind, InfrastructureError
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.sandbox_ports import Command, CommandResult, FoundSandbox, SandboxPlace, Spawner
 from evalfleet_sandboxes.blocking import in_thread
-from evalfleet_sandboxes.detached import FileExecution, redirected
+from evalfleet_sandboxes.detached import FileExecution, Outputs, redirected
 from evalfleet_sandboxes.folder import Folder
+from evalfleet_sandboxes.host_commands import SYSTEM_PATH, not_started, set_up
 from evalfleet_sandboxes.lease import Lease, found_leases, reap_lease
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: Beside `python` of this very interpreter; nothing else of the host's environment.
-_PATH = f"{os.path.dirname(sys.executable)}:{_SYSTEM_PATH}"
-_STDERR_TAIL = 2000
-#: What a shell answers when a program can't be run, and when there is none.
-_CANNOT_RUN, _NOT_FOUND = 126, 127
+_PATH = f"{os.path.dirname(sys.executable)}:{SYSTEM_PATH}"
 
 
 class LocalSandbox:
@@ -87,20 +82,17 @@ class LocalSandbox:
             self._require_open()
             if not self._work.is_dir():
                 raise _failure("SANDBOX_LOST", "its working directory is gone") from error
-            if error.filename != command.argv[0]:
-                raise
-            code = _NOT_FOUND if error.errno == errno.ENOENT else _CANNOT_RUN
-            message = f"{command.argv[0]}: {error.strerror}\n".encode(errors="replace")
-            return CommandResult(exit_code=code, stdout=b"", stderr=message, duration=0.0, stderr_bytes=len(message))
+            return not_started(command, error)
 
     async def start(self, command: Command) -> FileExecution:
         self._require_open()
         _require_own_user(command)
         identifier = str(next(self._numbers))
-        folder = self._lease.root / "executions" / identifier
-        await in_thread(folder.mkdir, parents=True)
-        task = asyncio.create_task(self.run(redirected(command, str(folder))), name=f"{self.id} {identifier}")
-        execution = FileExecution(folder, task, command.output_limit, self._require_open)
+        outputs = Outputs(Folder(self._lease.root), f"executions/{identifier}")
+        await in_thread(outputs.make)
+        placed = redirected(command, str(self._lease.root / outputs.name))
+        task = asyncio.create_task(self.run(placed), name=f"{self.id} {identifier}")
+        execution = FileExecution(outputs, task, command.output_limit, self._require_open)
         self._executions[identifier] = execution
         return execution
 
@@ -148,13 +140,7 @@ class LocalSandbox:
     async def prepare(self, spec: SandboxSpec) -> None:
         """Take the lease, make the directories, copy the files, run the setup commands."""
         await in_thread(self._lay_out, spec)
-        for number, line in enumerate(spec.setup, start=1):
-            result = await self.run(Command(argv=(*_shell(), line)))
-            if not result.ok:
-                ending = f"exit code {result.exit_code}" if result.signal is None else f"signal {result.signal}"
-                tail = result.stderr[-_STDERR_TAIL:].decode("utf-8", "replace")
-                place = f"setup command {number} of {len(spec.setup)}"
-                raise _failure("SANDBOX_SETUP_FAILED", f"{place} ended with {ending}: {line}\n{tail}".rstrip())
+        await set_up(spec.setup, self.run)
 
     def _lay_out(self, spec: SandboxSpec) -> None:
         self._lease.take()
@@ -258,12 +244,6 @@ def _not_enforced(spec: SandboxSpec) -> Iterator[str]:
     for name in ("cpus", "memory", "pids", "disk"):
         if (limit := getattr(spec.resources, name)) is not None:
             yield f"resources.{name}: {limit} is not enforced by the local sandbox"
-
-
-def _shell() -> tuple[str, ...]:
-    """How a setup line is run: it fails at its first failing command, with bash also inside a pipe."""
-    bash = shutil.which("bash", path=_SYSTEM_PATH)
-    return ("sh", "-ec") if bash is None else (bash, "-eo", "pipefail", "-c")
 
 
 def _failure(code: str, message: str) -> AttemptFailure:
