@@ -13,6 +13,7 @@ from evalfleet.model.assertion import Result
 from evalfleet.model.events import OperationKind, OperationStatus
 from evalfleet.model.grading import Basis
 from evalfleet.model.record import IntentKind
+from evalfleet.model.sandbox import SandboxState
 from evalfleet.model.verdict import Outcome, RunKind, RunStatus, ScoreState, Settlement, Style, Verdict
 
 metadata = MetaData(
@@ -41,6 +42,7 @@ SETTLEMENT = _enum(Settlement, "settlement")
 RESULT = _enum(Result, "result")
 BASIS = _enum(Basis, "basis")
 INTENT_KIND = _enum(IntentKind, "intent_kind")
+SANDBOX_STATE = _enum(SandboxState, "sandbox_state")
 OPERATION_KIND = _enum(OperationKind, "operation_kind")
 OPERATION_STATUS = _enum(OperationStatus, "operation_status")
 

@@ -29,6 +29,7 @@ from evalfleet.store.columns import (
     INTENT_KIND,
     RUN_KIND,
     RUN_STATUS,
+    SANDBOX_STATE,
     SCORE_STATE,
     SETTLEMENT,
     STYLE,
@@ -233,6 +234,32 @@ recordings = Table(
     of("ordinal", Integer),
     of("body", LargeBinary),
     PrimaryKeyConstraint("run_key", "ordinal"),
+)
+
+#: Of machines and not of results: they are not exported, and stay until the sandbox is gone when their run is deleted.
+sandboxes = Table(
+    "sandboxes",
+    metadata,
+    of("attempt", BigInteger),
+    now("created_at"),
+    of("expires_at", TIME),
+    maybe("made_at", TIME),
+    maybe("ended_at", TIME),
+    of("ordinal", Integer),
+    of("pid", Integer),
+    of("starts", Integer, "0"),
+    of("state", SANDBOX_STATE, "'announced'"),
+    of("run", Text),
+    of("backend", Text),
+    of("owner", Text),
+    maybe("id", Text),
+    of("eval_id", Text),
+    of("host", Text),
+    of("template", LargeBinary),
+    PrimaryKeyConstraint("owner", "backend"),
+    CheckConstraint("(state IN ('gone', 'lost')) = (ended_at IS NOT NULL)", name="ended"),
+    CheckConstraint("octet_length(template) = 32", name="template"),
+    Index("sandboxes_open_idx", "backend", postgresql_where=text("ended_at IS NULL")),
 )
 
 datasets = Table(

@@ -12,10 +12,12 @@ from tempfile import TemporaryDirectory
 from evalfleet.model.events import Message, OperationStarted, Role
 from evalfleet.settings import Settings
 from evalfleet.store.embedded import embedded
+from evalfleet.store.sandboxes import SandboxRows
 from evalfleet.store.schema import HEAD, ensure_schema
 from evalfleet.store.server import binaries
 from tests.integration.store.samples import batch, errored, evidence, started
 from tests.integration.store.test_judge_calls import ANSWERED
+from tests.integration.store.test_sandboxes import ENTRY
 
 DATA = Path(__file__).parents[2] / "data"
 WEIRD = "nul \0, lone \ud800, emoji \U0001f600"
@@ -23,7 +25,7 @@ FIRST = 1 << 40
 
 
 async def some_run(url: str) -> None:
-    """A run at work: an attempt with all that is hard to store, an errored one, and one with paged events."""
+    """A run at work: an attempt with all that is hard to store, an errored one, one with paged events; a sandbox."""
     run, recorder = await started(url, 4)
     odd, long = evidence(FIRST + 1, 0), evidence(FIRST + 3, 2)
     events = (Message(Role.USER, WEIRD), OperationStarted("1", "search", {"n": 2**70}))
@@ -34,6 +36,9 @@ async def some_run(url: str) -> None:
     long = replace(long, turns=(replace(long.turns[0], events=many),))
     await recorder.commit(batch(run.run_key, odd, errored(FIRST + 2, 1), long))
     await recorder.close()
+    ledger = SandboxRows(url, "here", 11)
+    await ledger.announce(ENTRY)
+    await ledger.close()
 
 
 async def main() -> None:

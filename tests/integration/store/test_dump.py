@@ -14,11 +14,13 @@ from evalfleet.errors import FailureKind
 from evalfleet.model.events import Message, OperationStarted, Role
 from evalfleet.model.verdict import RunStatus, Verdict
 from evalfleet.store.reader import Reader
+from evalfleet.store.sandboxes import SandboxRows
 from evalfleet.store.schema import HEAD, ensure_schema
 from evalfleet.store.writer import PostgresRecorder
 from tests.integration.store.make_dump import DATA, WEIRD
 from tests.integration.store.samples import ME, batch, evidence, ignore
 from tests.integration.store.sql import execute, one
+from tests.integration.store.test_sandboxes import ENTRY
 from tests.postgres import database_url
 
 DUMPS = sorted(DATA.glob("record_store_*.sql.gz"))
@@ -57,6 +59,9 @@ async def test_a_stored_run_is_read_after_every_migration(postgres: str, dump: P
     claim = await recorder.claim(ME, takeover=False)
     assert (await recorder.commit(batch(claim.run_key, evidence(9 << 40, 3)))).settled
     await recorder.close()
+    ledger = SandboxRows(url, "here", 12)
+    assert [row.owner for row in await ledger.known(())] == ([ENTRY.owner] if dump.name > "record_store_0008" else [])
+    await ledger.close()
     await execute(postgres, f"DROP DATABASE {name} WITH (FORCE)")
 
 
