@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from evalfleet.model.definition import SandboxSpec
+from evalfleet.model.sandbox import SandboxEntry, SandboxState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +252,44 @@ class Gateway(Protocol):
         Raises ValueError for an allowed host that is none, AttemptFailure SANDBOX_UNREACHABLE.
         """
         ...
+
+
+@runtime_checkable
+class Keepable(Protocol):
+    """What a sandbox also is when it can stay for a person to look at after its attempt has ended."""
+
+    async def keep(self) -> None:
+        """End every process where that can be done, and leave the rest in place, `kept`. Instead of `close`."""
+        ...
+
+
+@runtime_checkable
+class Enterable(Protocol):
+    """What a provider also is when a person can open a shell in a sandbox of it, also in a kept one."""
+
+    async def enter_argv(self, sandbox: FoundSandbox) -> tuple[str, ...]:
+        """The command that opens a shell on the caller's terminal. Raises ConfigurationError saying why it can't."""
+        ...
+
+
+class SandboxLedger(Protocol):
+    """The record of sandboxes that stay when their maker dies. Raises StoreError when it can't be written."""
+
+    async def announce(self, entry: SandboxEntry) -> None:
+        """Write down that one is about to be made."""
+        ...
+
+    async def made(self, entry: SandboxEntry, id: str) -> None: ...
+
+    async def kept(self, entry: SandboxEntry, id: str, ttl: float) -> None:
+        """It stays for so many seconds; also of one that was never announced."""
+        ...
+
+    async def ended(self, backend: str, owner: str, state: SandboxState) -> None:
+        """There is none any more: `gone` or `lost`."""
+        ...
+
+    async def close(self) -> None: ...
 
 
 class SandboxProvider(Protocol):

@@ -18,7 +18,7 @@ _CANNOT_RUN, _NOT_FOUND = 126, 127
 async def set_up(lines: Sequence[str], run: Callable[[Command], Awaitable[CommandResult]]) -> None:
     """Run the setup commands in order. Raises AttemptFailure SANDBOX_SETUP_FAILED at the first that fails."""
     for number, line in enumerate(lines, start=1):
-        result = await run(Command(argv=(*_shell(), line)))
+        result = await run(Command(argv=(*_strict(), line)))
         if not result.ok:
             ending = f"exit code {result.exit_code}" if result.signal is None else f"signal {result.signal}"
             tail = result.stderr[-_STDERR_TAIL:].decode("utf-8", "replace")
@@ -36,7 +36,11 @@ def not_started(command: Command, error: OSError) -> CommandResult:
     return CommandResult(exit_code=code, stdout=b"", stderr=message, duration=0.0, stderr_bytes=len(message))
 
 
-def _shell() -> tuple[str, ...]:
+def shell() -> str:
+    """The shell that people get: bash where it is installed."""
+    return shutil.which("bash", path=SYSTEM_PATH) or "sh"
+
+
+def _strict() -> tuple[str, ...]:
     """How a setup line is run: it fails at its first failing command, with bash also inside a pipe."""
-    bash = shutil.which("bash", path=SYSTEM_PATH)
-    return ("sh", "-ec") if bash is None else (bash, "-eo", "pipefail", "-c")
+    return ("sh", "-ec") if shell() == "sh" else (shell(), "-eo", "pipefail", "-c")

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.sandbox_ports import FoundSandbox
 from evalfleet_sandboxes.folder import remove
+
+#: How often, and how far apart in seconds, a lock that is held is tried again.
+_LOOKS, _LOOK_SECONDS = 50, 0.01
+#: What stands in the lock of a directory that was left on purpose, behind the id of the process that left it.
+_KEPT = "kept"
 
 
 class Lease:
@@ -23,9 +29,16 @@ class Lease:
         self._held: int | None = None
 
     def take(self) -> None:
-        """Make the directory, empty. Raises AttemptFailure SANDBOX_EXISTS while someone else holds it."""
+        """Make the directory, empty. Raises AttemptFailure SANDBOX_EXISTS when someone else holds it.
+
+        Somebody who only looks whether its owner lives holds the lock for a moment, too.
+        """
         self.root.parent.mkdir(parents=True, exist_ok=True)
-        self._held = _try_lock(self._lock)
+        for _ in range(_LOOKS):
+            self._held = _try_lock(self._lock)
+            if self._held is not None:
+                break
+            threading.Event().wait(_LOOK_SECONDS)
         if self._held is None:
             raise AttemptFailure(FailureKind.SANDBOX, "SANDBOX_EXISTS", f"{self._owner} has a sandbox here already")
         os.ftruncate(self._held, 0)
@@ -41,6 +54,13 @@ class Lease:
             os.close(self._held)
             self._held = None
 
+    def keep(self) -> None:
+        """Let go of the lock and leave the directory to who comes later, marked as kept."""
+        if self._held is not None:
+            os.pwrite(self._held, f"{os.getpid()} {_KEPT}".encode(), 0)
+            os.close(self._held)
+            self._held = None
+
 
 def found_leases(state: Path, host: str) -> list[FoundSandbox]:
     """The directories below `state` with their owners; a lock that can be had belongs to a dead process."""
@@ -50,6 +70,7 @@ def found_leases(state: Path, host: str) -> list[FoundSandbox]:
             created, text = lock.stat().st_mtime, lock.read_text(encoding="ascii", errors="replace")
         except FileNotFoundError:
             continue
+        pid, _, mark = text.partition(" ")
         held = _try_lock(lock, create=False)
         if held is not None:
             os.close(held)
@@ -58,9 +79,10 @@ def found_leases(state: Path, host: str) -> list[FoundSandbox]:
                 id=lock.stem,
                 owner=unquote(lock.stem),
                 host=host,
-                pid=int(text) if text.isdecimal() else 0,
+                pid=int(pid) if pid.isdecimal() else 0,
                 created_at=created,
                 alive=held is None,
+                kept=mark == _KEPT,
             )
         )
     return found

@@ -23,7 +23,7 @@ from evalfleet.sandbox_ports import Command, CommandResult, FoundSandbox, Sandbo
 from evalfleet_sandboxes.blocking import in_thread
 from evalfleet_sandboxes.detached import FileExecution, Outputs, redirected
 from evalfleet_sandboxes.folder import Folder
-from evalfleet_sandboxes.host_commands import SYSTEM_PATH, not_started, set_up
+from evalfleet_sandboxes.host_commands import SYSTEM_PATH, not_started, set_up, shell
 from evalfleet_sandboxes.lease import Lease, found_leases, reap_lease
 
 P = ParamSpec("P")
@@ -49,10 +49,9 @@ class LocalSandbox:
         self._on_closed = on_closed
         self._closed = False
         self._closing = asyncio.Lock()
-        work, home, tmp = (lease.root / name for name in ("work", "home", "tmp"))
-        self._work = work
-        self._folder = Folder(work)
-        self._env = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": str(home), "TMPDIR": str(tmp), **spec.env}
+        self._work = lease.root / "work"
+        self._folder = Folder(self._work)
+        self._env = {**_environment(lease.root), **spec.env}
         self._executions: dict[str, FileExecution] = {}
         self._numbers = itertools.count(1)
         self.notices = tuple(_not_enforced(spec))
@@ -126,6 +125,17 @@ class LocalSandbox:
         raise _failure("SANDBOX_UNCLEAN", message)
 
     async def close(self) -> None:
+        await self._end(self._lease.release)
+
+    async def keep(self) -> None:
+        await self._end(self._lease.keep)
+
+    async def prepare(self, spec: SandboxSpec) -> None:
+        """Take the lease, make the directories, copy the files, run the setup commands."""
+        await in_thread(self._lay_out, spec)
+        await set_up(spec.setup, self.run)
+
+    async def _end(self, leave: Callable[[], None]) -> None:
         self._closed = True
         async with self._closing:
             for execution in self._executions.values():
@@ -134,13 +144,8 @@ class LocalSandbox:
                 await self._spawner.end(self.id)
             except InfrastructureError as error:
                 raise _failure("SANDBOX_CLEANUP_FAILED", str(error)) from error
-            await in_thread(self._lease.release)
+            await in_thread(leave)
             self._on_closed(self)
-
-    async def prepare(self, spec: SandboxSpec) -> None:
-        """Take the lease, make the directories, copy the files, run the setup commands."""
-        await in_thread(self._lay_out, spec)
-        await set_up(spec.setup, self.run)
 
     def _lay_out(self, spec: SandboxSpec) -> None:
         self._lease.take()
@@ -172,9 +177,10 @@ class LocalProvider:
     isolates = False
     outlives = False
 
-    def __init__(self, state: Path, spawner: Spawner) -> None:
-        self._state = state
-        self._spawner = spawner
+    def __init__(self, place: SandboxPlace) -> None:
+        self._state = place.state
+        self._spawner = place.spawner
+        self._terminal = place.environment.get("TERM", "dumb")
         self._open: set[LocalSandbox] = set()
 
     async def check(self) -> None:
@@ -210,6 +216,12 @@ class LocalProvider:
     async def reap(self, sandbox: FoundSandbox) -> None:
         await in_thread(reap_lease, self._state, sandbox.id)
 
+    async def enter_argv(self, sandbox: FoundSandbox) -> tuple[str, ...]:
+        root = self._state.absolute() / sandbox.id
+        variables = {**_environment(root), "TERM": self._terminal}
+        inside = ("env", "-i", *(f"{name}={value}" for name, value in variables.items()), shell())
+        return ("sh", "-c", 'cd "$0" && exec "$@"', str(root / "work"), *inside)
+
 
 class LocalFactory:
     """Entry point `local` of `evalfleet.sandboxes`."""
@@ -217,10 +229,15 @@ class LocalFactory:
     name = "local"
 
     def build(self, place: SandboxPlace) -> LocalProvider:
-        return LocalProvider(place.state, place.spawner)
+        return LocalProvider(place)
 
 
 factory = LocalFactory()
+
+
+def _environment(root: Path) -> dict[str, str]:
+    """What commands find in their environment beside what spec and command set."""
+    return {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": str(root / "home"), "TMPDIR": str(root / "tmp")}
 
 
 def _unsupported(spec: SandboxSpec) -> Iterator[str]:

@@ -17,11 +17,13 @@ from evalfleet.execution.body import run_body
 from evalfleet.execution.job import AttemptControl, AttemptJob, AttemptServices, Patience, Stage
 from evalfleet.execution.ledger import Ledger
 from evalfleet.execution.sandboxes import close_sandbox, last_look, open_sandbox
-from evalfleet.execution.seal import recording, seal
+from evalfleet.execution.seal import recording, seal, verdict_so_far
 from evalfleet.execution.sessions import close_lines
 from evalfleet.execution.state import AttemptState
 from evalfleet.execution.watch import Watch
 from evalfleet.model.record import AttemptEvidence
+from evalfleet.model.sandbox import KeepSandbox
+from evalfleet.model.verdict import Verdict
 
 __all__ = ["AttemptControl", "AttemptJob", "AttemptServices", "Patience", "Stage", "run_attempt"]
 
@@ -72,7 +74,20 @@ async def _close_lines(ledger: Ledger) -> None:
 
 
 async def _close_sandbox(ledger: Ledger) -> None:
-    await close_sandbox(ledger.state)
+    await close_sandbox(ledger.state, keep=_is_to_be_kept(ledger))
+
+
+def _is_to_be_kept(ledger: Ledger) -> bool:
+    """Whether the sandbox stays after an attempt that ends like this one. Who breaks a run off keeps nothing."""
+    state, keep = ledger.state, ledger.state.job.keep_sandbox
+    if keep is KeepSandbox.NONE or (state.control is not None and state.control.reason is not None):
+        return False
+    return keep is KeepSandbox.ALL or verdict_so_far(state, ledger.rows()) in (Verdict.FAILED, Verdict.ERRORED)
+
+
+def _is_to_be_closed(ledger: Ledger) -> bool:
+    """Whether the sandbox goes before a judge is asked: only one that may be kept waits for the verdict."""
+    return ledger.state.job.keep_sandbox is KeepSandbox.NONE or not _is_to_be_judged(ledger)
 
 
 def _is_to_be_judged(ledger: Ledger) -> bool:
@@ -152,6 +167,7 @@ _STEPS = (
         "SANDBOX_CLOSE_FAILED",
         _cleanup,
         cleanup=True,
+        needed=_is_to_be_closed,
     ),
     _Step(
         "recording the attempt",
@@ -170,6 +186,16 @@ _STEPS = (
         "GRADING_TIMEOUT",
         _grading,
         needed=_is_to_be_judged,
+    ),
+    _Step(
+        "closing the sandbox",
+        _close_sandbox,
+        Stage.RECORDED,
+        FailureKind.SANDBOX,
+        "SANDBOX_CLOSE_FAILED",
+        _cleanup,
+        cleanup=True,
+        needed=_has_sandbox,
     ),
 )
 

@@ -20,6 +20,7 @@ from evalfleet.model.grading import Regrading
 from evalfleet.model.ids import sha256
 from evalfleet.model.judge import JudgeConfig
 from evalfleet.model.record import AttemptEvidence
+from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.ports import Adapter, ArmSettings
 from evalfleet.sandbox_ports import SandboxProvider
 
@@ -58,6 +59,7 @@ class ExecutorSettings:
     judges: Mapping[str, JudgeConfig] = field(default_factory=dict[str, JudgeConfig])
     judges_away: Mapping[str, str] = field(default_factory=dict[str, str])
     grading_timeout: float = 600.0
+    keep_sandbox: KeepSandbox = KeepSandbox.NONE
 
 
 class Executor:
@@ -140,6 +142,7 @@ class Executor:
             seed=seed_of(case),
             judge=settings.judges.get(case.definition),
             grading_timeout=settings.grading_timeout,
+            keep_sandbox=settings.keep_sandbox,
         )
 
     def _definition(self, identifier: str) -> EvalDefinition:

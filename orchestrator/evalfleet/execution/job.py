@@ -16,9 +16,10 @@ from evalfleet.model.case import Case
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
 from evalfleet.model.judge import JudgeConfig
 from evalfleet.model.record import AttemptEvidence
+from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.model.usage import Usage
 from evalfleet.ports import Adapter, ArmSettings, Clock, Secrets
-from evalfleet.sandbox_ports import SandboxProvider
+from evalfleet.sandbox_ports import SandboxLedger, SandboxProvider
 
 if TYPE_CHECKING:
     from evalfleet.execution.judging import Judging
@@ -30,6 +31,7 @@ class AttemptJob:
 
     `seed` is stable per case and repetition. With `recorded` nothing is sent: its turns are the answers. `judge` is
     None when the eval declares that it asks none; else `grading_timeout` bounds the evaluation of its assertions.
+    `keep_sandbox` says after which ends its sandbox stays.
     """
 
     run: str
@@ -46,6 +48,7 @@ class AttemptJob:
     recorded: RecordedAgent | None = None
     judge: JudgeConfig | None = None
     grading_timeout: float = 600.0
+    keep_sandbox: KeepSandbox = KeepSandbox.NONE
 
     @property
     def folder(self) -> Path:
@@ -73,7 +76,7 @@ class AttemptServices:
     """What attempts of one worker share. `price` gives the US dollars of a usage, None when unknown.
 
     `hidden` are values that no text of an attempt shows, beside those of the secrets that it resolves.
-    `judging` is None in a run that asks no judge.
+    `judging` is None in a run that asks no judge, `sandbox_ledger` where no sandbox is to outlive anything.
     """
 
     clock: Clock
@@ -83,6 +86,7 @@ class AttemptServices:
     patience: Patience = field(default_factory=Patience)
     hidden: frozenset[str] = frozenset()
     judging: Judging | None = None
+    sandbox_ledger: SandboxLedger | None = None
 
 
 class Stage(StrEnum):

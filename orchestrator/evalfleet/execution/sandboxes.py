@@ -14,11 +14,16 @@ from evalfleet.execution.probing import SandboxProbe
 from evalfleet.execution.sandbox_stay import SandboxStay
 from evalfleet.execution.signals import AttemptEnded
 from evalfleet.execution.state import AttemptState
+from evalfleet.model.canonical import digest
 from evalfleet.model.definition import SandboxSpec
+from evalfleet.model.sandbox import SandboxEntry, SandboxState
 from evalfleet.sandbox_ports import Sandbox, Unenforced
 
 #: Never copied into a sandbox: the eval itself and its prompt.
 _HIDDEN_NAMES = frozenset({"eval.py", "PROMPT.md", "__pycache__"})
+
+#: Seconds after the deadlines of its attempt in which a sandbox is closed by all means, and what it may take without.
+_CLOSED_WITHIN, _UNLIMITED = 3600.0, 7 * 86_400.0
 
 
 async def open_sandbox(state: AttemptState) -> None:
@@ -27,9 +32,10 @@ async def open_sandbox(state: AttemptState) -> None:
     if job.sandbox is None:
         return
     provider, spec = job.sandbox
-    stay = state.stay = SandboxStay(provider, state.services.clock)
+    entry, clock = _entry(provider.name, spec, state), state.services.clock
+    stay = state.stay = SandboxStay(provider, entry, clock, state.services.sandbox_ledger, state.note)
     with boundary(FailureKind.SANDBOX, "SANDBOX_FAILED"):
-        sandbox = await stay.begin(_resolved(spec, state), owner=f"{job.run}/{job.attempt}")
+        sandbox = await stay.begin(_resolved(spec, state))
         if state.broken_off is not None:  # a provider that ignored its cancellation: nobody else would close it
             await stay.end()
             raise AttemptEnded
@@ -60,11 +66,19 @@ async def last_look(state: AttemptState) -> None:
             state.lose_sandbox(failure)
 
 
-async def close_sandbox(state: AttemptState) -> None:
-    """End and remove the sandbox, if there is one. Raises AttemptFailure of kind sandbox."""
+async def close_sandbox(state: AttemptState, *, keep: bool = False) -> None:
+    """End and remove the sandbox, if there is one, or leave it in place. Raises AttemptFailure of kind sandbox."""
     if state.stay is not None:
         with boundary(FailureKind.SANDBOX, "SANDBOX_CLOSE_FAILED"):
-            await state.stay.end()
+            await _leave(state.stay, state, keep)
+
+
+async def _leave(stay: SandboxStay, state: AttemptState, keep: bool) -> None:
+    if keep:
+        await stay.keep()
+    else:
+        lost = state.failure is not None and state.failure.code == "SANDBOX_LOST"
+        await stay.end(SandboxState.LOST if lost else SandboxState.GONE)
 
 
 def _look_after(sandbox: Sandbox, state: AttemptState) -> None:
@@ -75,6 +89,20 @@ def _look_after(sandbox: Sandbox, state: AttemptState) -> None:
 
     state.probe = SandboxProbe(sandbox, lost, state.note)
     state.probe.start()
+
+
+def _entry(backend: str, spec: SandboxSpec, state: AttemptState) -> SandboxEntry:
+    job, left = state.job, state.remaining()
+    return SandboxEntry(
+        backend=backend,
+        owner=f"{job.run}/{job.attempt}",
+        run=job.run,
+        attempt=job.attempt,
+        case=job.case.ordinal,
+        eval_id=job.case.eval_id,
+        template=digest([spec.image, spec.files, list(spec.setup)]),
+        ttl=_UNLIMITED if left is None else left + job.grading_timeout + _CLOSED_WITHIN,
+    )
 
 
 def _resolved(spec: SandboxSpec, state: AttemptState) -> SandboxSpec:

@@ -17,7 +17,7 @@ from evalfleet.model.case import AttemptSummary, Case
 from evalfleet.model.judge import JudgeCall
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.turn import TurnRecord
-from evalfleet.model.verdict import Judgement, Outcome
+from evalfleet.model.verdict import Judgement, Outcome, Verdict
 from evalfleet.redact import redact, safe
 
 #: The code of a diagnostic about an adapter that claims more than its turns show.
@@ -59,6 +59,11 @@ def concluded(
     state.seal()
     calls = tuple(sorted(state.judge_calls, key=_draw))
     return AttemptEvidence(summary=summary, turns=turns, assertions=rows, diagnostics=diagnostics, judge_calls=calls)
+
+
+def verdict_so_far(state: AttemptState, rows: tuple[AssertionRow, ...]) -> Verdict:
+    """What the attempt comes to if nothing more happens to it."""
+    return _judged(state, rows)[1].verdict
 
 
 def never_ran(attempt: int, case: Case, failure: AttemptFailure, at: float) -> AttemptEvidence:

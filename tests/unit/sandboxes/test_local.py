@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import sys
 from collections.abc import AsyncGenerator
@@ -14,7 +15,7 @@ from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.model.definition import Resources, SandboxSpec
 from evalfleet.ports import AdapterFactory
 from evalfleet.processes import SystemSpawner
-from evalfleet.sandbox_ports import Command, SandboxFactory, SandboxPlace, Unenforced
+from evalfleet.sandbox_ports import Command, Enterable, Keepable, SandboxFactory, SandboxPlace, Unenforced
 from evalfleet.testing.sandbox_subject import alive, forever
 from evalfleet_sandboxes.local import LocalProvider, factory
 
@@ -177,3 +178,51 @@ async def test_a_dead_owners_name_can_be_taken_again(provider: LocalProvider, tm
     (tmp_path / "state" / "owner.lock").touch()
     sandbox = await provider.create(SandboxSpec(), "owner")
     assert (await sandbox.run(Command(argv=("ls", "-A")))).stdout == b""
+
+
+async def test_a_kept_one_lies_there_without_its_processes_until_somebody_reaps_it(
+    provider: LocalProvider, tmp_path: Path
+) -> None:
+    sandbox = await provider.create(SandboxSpec(), "run/1")
+    assert isinstance(sandbox, Keepable)
+    seconds = forever()
+    await sandbox.write("notes", b"left for you")
+    await sandbox.run(Command(argv=("sh", "-c", f"sleep {seconds} &")))
+    assert alive(seconds) == 1
+    await sandbox.keep()
+    assert alive(seconds) == 0
+    with pytest.raises(AttemptFailure, match="is closed"):
+        await sandbox.read("notes")
+    await provider.close()
+    (found,) = await provider.found()
+    assert (found.owner, found.alive, found.kept, found.pid) == ("run/1", False, True, os.getpid())
+    assert (tmp_path / "state" / found.id / "work" / "notes").read_bytes() == b"left for you"
+    await provider.reap(found)
+    assert list((tmp_path / "state").iterdir()) == []
+
+
+async def test_a_person_gets_a_shell_in_it_with_nothing_of_his_own_environment(
+    provider: LocalProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "do not tell")
+    sandbox = await provider.create(SandboxSpec(), "run/1")
+    await sandbox.write("notes", b"left for you")
+    assert isinstance(provider, Enterable)
+    (found,) = await provider.found()
+    argv = await provider.enter_argv(found)
+    shell = await asyncio.create_subprocess_exec(*argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
+    out, _ = await shell.communicate(b"cat notes; env; pwd; exit 7\n")
+    assert shell.returncode == 7
+    assert b"left for you" in out and sandbox.workdir.encode() in out
+    assert b"SECRET_TOKEN" not in out
+
+
+async def test_who_only_looks_keeps_nobody_from_his_sandbox(provider: LocalProvider, tmp_path: Path) -> None:
+    """A look at a lock takes it for a moment, also when that of a new sandbox is there and not yet taken."""
+    (tmp_path / "state").mkdir()
+    with (tmp_path / "state" / "owner.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        making = asyncio.ensure_future(provider.create(SandboxSpec(), "owner"))
+        await asyncio.sleep(0.05)
+        assert not making.done()
+    assert (await (await making).run(Command(argv=("echo", "well")))).text == "well\n"
