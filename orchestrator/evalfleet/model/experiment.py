@@ -74,10 +74,11 @@ class SandboxResources(Strict):
 
 
 class SandboxLayer(Strict):
-    """What the experiment says about sandboxes. `files` is relative to the experiment's folder."""
+    """What the experiment says about sandboxes. `files` and `build` are relative to the experiment's folder."""
 
     backend: Text | None = None
     image: Text | None = None
+    build: Text | None = None
     files: Text | None = None
     setup: tuple[Text, ...] = ()
     env: Mapping[str, str] = {}
@@ -99,6 +100,7 @@ class SandboxLayer(Strict):
         return SandboxSpec(
             backend=self.backend,
             image=self.image,
+            build=self.build,
             files=self.files,
             setup=self.setup,
             env=dict(self.env),

@@ -254,6 +254,9 @@ class _Planner:
                 if spec is not None and spec.files is not None and not Path(spec.files).exists():
                     message = f"the sandbox's starting files {spec.files!r} don't exist"
                     self._problems.append(_at(definition, "SANDBOX_FILES_MISSING", message))
+                if spec is not None and spec.build is not None and not (Path(spec.build) / "Dockerfile").is_file():
+                    message = f"the folder {spec.build!r} to build an image from has no Dockerfile"
+                    self._problems.append(_at(definition, "SANDBOX_BUILD_MISSING", message))
                 result[arm.name, definition.id] = spec
         return result
 
@@ -266,8 +269,9 @@ class _Planner:
         return eval_parts(definition, sources, fixture, judge)
 
     def _sandbox_parts(self, spec: SandboxSpec | None) -> FingerprintParts:
-        files = self._sources.tree(Path(spec.files)) if spec is not None and spec.files is not None else {}
-        return sandbox_parts(spec, files)
+        paths = (None, None) if spec is None else (spec.files, spec.build)
+        files, build = ({} if path is None else self._sources.tree(Path(path)) for path in paths)
+        return sandbox_parts(spec, files, build)
 
     def _error(self) -> DefinitionError:
         problems = list(dict.fromkeys(self._problems))

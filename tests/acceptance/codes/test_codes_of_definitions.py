@@ -179,6 +179,7 @@ EXPERIMENTS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "TOO_MANY_CASES": ({"repetitions": 20_000_000}, {}),
     "MIXED_STYLES": ({}, {"evals/scored.eval.py": SCORED}),
     "INVALID_PLAN": ({"evals": {"select": ["gud", "bad"]}}, {}),
+    "SANDBOX_BUILD_MISSING": sandboxed("build='folder'", backend="rude"),
     "SANDBOX_TEMPLATE_CONFLICT": sandboxed("image='a'", backend="rude", image="a"),
     "SANDBOX_TEMPLATE_MISSING": sandboxed("", backend="rude"),
     "SANDBOX_BACKEND_CONFLICT": sandboxed("backend='local'", backend="rude"),

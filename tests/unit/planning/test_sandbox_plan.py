@@ -71,6 +71,10 @@ def test_one_template_makes_a_sandbox(
         (None, None, None, "SANDBOX_TEMPLATE_MISSING"),
         (None, CONTAINER, None, "SANDBOX_TEMPLATE_MISSING"),
         (IMAGE, None, None, "SANDBOX_TEMPLATE_MISSING"),
+        (IMAGE, layer(backend="container", build="image"), None, "SANDBOX_TEMPLATE_CONFLICT"),
+        (SandboxSpec(build="image"), WITH_IMAGE, None, "SANDBOX_TEMPLATE_CONFLICT"),
+        (SandboxSpec(image="node:24", build="image"), CONTAINER, None, "SANDBOX_TEMPLATE_CONFLICT"),
+        (SandboxSpec(build="image"), LOCAL, None, "SANDBOX_TEMPLATE_CONFLICT"),
         (SandboxSpec(backend="local"), CONTAINER, None, "SANDBOX_BACKEND_CONFLICT"),
         (SandboxSpec(files="a"), layer(backend="local", files="b"), None, "SANDBOX_FILES_CONFLICT"),
     ],
@@ -121,3 +125,11 @@ def test_files_of_the_experiment_start_from_its_folder() -> None:
     resolved = resolve(None, layer(backend="local", files="start"))
     assert resolved is not None
     assert resolved.files == "/experiment/start"
+
+
+def test_a_folder_to_build_an_image_from_is_a_template() -> None:
+    own = resolve(SandboxSpec(build="image", setup=("own",)), layer(backend="container", setup=["below"]))
+    experiments = resolve(SandboxSpec(setup=("own",)), layer(backend="container", build="image", setup=["below"]))
+    assert own is not None and experiments is not None
+    assert (own.build, own.setup) == ("/project/evals/image", ("own", "below"))
+    assert (experiments.build, experiments.setup) == ("/experiment/image", ("below", "own"))
