@@ -18,3 +18,8 @@ async def in_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> 
     except asyncio.CancelledError:
         await asyncio.wait((task,))
         raise
+
+
+async def pause(seconds: float) -> None:
+    """Let time pass on which nothing depends."""
+    await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=seconds)

@@ -53,8 +53,10 @@ bash=$(command -v bash) && echo "evalfleet bash $bash"
 echo "evalfleet ready"
 """
 
-#: Functions of the scripts that report: the kernel's count of processes killed for memory, and the report itself.
+#: Functions of the scripts that report: the kernel's clock in hundredths of a second, its count of processes killed
+#: for memory, and the report itself.
 _REPORTING = r"""
+clock() { read -r up idle </proc/uptime; now=${up%.*}${up#*.}; }
 ooms() {
   killed=
   for account in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do
@@ -66,11 +68,16 @@ kept() {
   if [ "$2" -le "$limit" ]; then head -c "$2" "$1"
   else head -c $((limit - limit / 2)) "$1"; tail -c +$(($2 - limit / 2 + 1)) "$1" | head -c $((limit / 2)); fi
 }
+stop() { echo "evalfleet $1 0 0 - 0"; exit; }
 report() {
   out=0 err=0
   [ ! -e "$folder/stdout" ] || out=$(($(wc -c <"$folder/stdout")))
   [ ! -e "$folder/stderr" ] || err=$(($(wc -c <"$folder/stderr")))
-  echo "evalfleet $1 $out $err ${2:--}"
+  if [ -z "$3" ] && [ -e "$folder/began" ]; then
+    read -r began <"$folder/began"; clock
+    set -- "$1" "$2" $((now - began))
+  fi
+  echo "evalfleet $1 $out $err ${2:--} ${3:-0}"
   [ "$out" = 0 ] || kept "$folder/stdout" "$out"
   [ "$err" = 0 ] || kept "$folder/stderr" "$err"
 }
@@ -101,13 +108,14 @@ state=$1 mark=$2 workdir=$3 cwd=$4 limit=$5 input=$6 done=$7; shift 7
 folder=$state/$mark
 IFS= read -r environment || exit 1
 for old in $done; do rm -rf "$state/$old"; done
-mkdir "$folder" && : >"$folder/stdout" && : >"$folder/stderr" || { echo "evalfleet broken 0 0 -"; exit; }
+mkdir "$folder" && : >"$folder/stdout" && : >"$folder/stderr" || stop broken
 exec 2>"$folder/said"
-[ -d "$workdir" ] || { echo "evalfleet lost 0 0 -"; exit; }
-if ! [ -e "$cwd" ]; then echo "evalfleet nowhere 0 0 -"; exit; fi
-if ! [ -d "$cwd" ]; then echo "evalfleet nofolder 0 0 -"; exit; fi
-if ! [ -x "$cwd" ]; then echo "evalfleet forbidden 0 0 -"; exit; fi
+[ -d "$workdir" ] || stop lost
+[ -e "$cwd" ] || stop nowhere
+[ -d "$cwd" ] || stop nofolder
+[ -x "$cwd" ] || stop forbidden
 ooms; before=$killed
+clock; began=$now; echo "$began" >"$folder/began"
 [ "$input" = yes ] || exec </dev/null
 (
   cd "$cwd" || exit 126
@@ -115,12 +123,13 @@ ooms; before=$killed
   exec "$@"
 ) >>"$folder/stdout" 2>>"$folder/stderr"
 code=$?
+clock; took=$((now - began))
 ooms; [ -z "$killed" ] || killed=$((killed - ${before:-0}))
 # a shell says what signal ended its child, and nothing about an exit code: so 137 is told from SIGKILL
 if [ $code -gt 128 ] && [ -s "$folder/said" ]; then end=signal:$((code - 128)); else end=exit:$code; fi
 # by the shell alone, since where processes are limited there may be none left for the report
-echo "$end ${killed:--} whole" >"$folder/result"
-report "$end" "$killed"
+echo "$end ${killed:--} $took whole" >"$folder/result"
+report "$end" "$killed" $took
 """
 )
 
@@ -132,7 +141,7 @@ _AGAIN = (
     + r"""
 state=$1 mark=$2 limit=$3 looks=$4
 folder=$state/$mark
-[ -d "$folder" ] || { echo "evalfleet never 0 0 -"; exit; }
+[ -d "$folder" ] || stop never
 nap() { sleep 0.1 2>/dev/null || sleep 1; }
 running() {
   for process in /proc/[0-9]*; do
@@ -145,18 +154,18 @@ running() {
 }
 ended() {
   whole=
-  [ ! -e "$folder/result" ] || read -r end killed whole <"$folder/result"
+  [ ! -e "$folder/result" ] || read -r end killed took whole <"$folder/result"
   [ -n "$whole" ]
 }
 while ! ended && running; do
   [ "$looks" -gt 0 ] || { report running; exit; }
   looks=$((looks - 1)); nap
 done
-if ended; then report "$end" "$killed"; else report unknown; fi
+if ended; then report "$end" "$killed" "$took"; else report unknown; fi
 """
 )
 
-#: A piece of a stream: `evalfleet complete|partial SIZE 0 -` and SIZE bytes. Looked at first: what was written last.
+#: A piece of a stream: `evalfleet complete|partial SIZE 0 - 0` and SIZE bytes. Looked at first: what was written last.
 _PIECE = r"""
 state=$1 mark=$2 stream=$3 after=$4 size=$5 looks=$6
 folder=$state/$mark
@@ -171,7 +180,7 @@ done
 count=$((total - after))
 [ $count -ge 0 ] || count=0
 if [ $count -gt "$size" ]; then count=$size how=partial; fi
-echo "evalfleet $how $count 0 -"
+echo "evalfleet $how $count 0 - 0"
 [ $count = 0 ] || tail -c +$((after + 1)) "$folder/$stream" | head -c $count
 """
 
@@ -233,6 +242,8 @@ report $how
 class Report:
     """What a script reported: `how` it went, the kept outputs and their whole sizes, the kernel's kills for memory.
 
+    `duration` is how long the command has run or ran, in seconds.
+
     `how` is `exit:N`, `signal:N`, or a word: `running`, `unknown`, `never`, `lost`, `broken`, `nowhere`, `nofolder`,
     `forbidden`, `dead`, `alive`, `complete`, `partial`.
     """
@@ -243,6 +254,7 @@ class Report:
     stdout_bytes: int
     stderr_bytes: int
     oom_kills: int | None
+    duration: float
 
     @property
     def exit_code(self) -> int | None:
@@ -322,10 +334,10 @@ def parse_report(output: bytes, limit: int) -> Report | None:
     """The report in a script's output; None when it is not whole."""
     line, newline, rest = output.partition(b"\n")
     fields = line.removeprefix(_HEAD).split()
-    if not newline or not line.startswith(_HEAD) or len(fields) != 4:
+    if not newline or not line.startswith(_HEAD) or len(fields) != 5:
         return None
-    how, out, err, killed = (field.decode("ascii", "replace") for field in fields)
-    if not (out.isdecimal() and err.isdecimal()):
+    how, out, err, killed, took = (field.decode("ascii", "replace") for field in fields)
+    if not (out.isdecimal() and err.isdecimal() and took.isdecimal()):
         return None
     kept = min(int(out), limit)
     if len(rest) != kept + min(int(err), limit):
@@ -337,6 +349,7 @@ def parse_report(output: bytes, limit: int) -> Report | None:
         stdout_bytes=int(out),
         stderr_bytes=int(err),
         oom_kills=int(killed) if killed.isdecimal() else None,
+        duration=int(took) / 100,
     )
 
 

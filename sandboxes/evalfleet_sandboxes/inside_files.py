@@ -12,7 +12,7 @@ from evalfleet_sandboxes.inside import script
 
 #: `resolve PATH` sets `real`: links followed, an end that does not exist kept. Refuses what leads out of the workdir.
 _RESOLVE = r"""
-say() { echo "evalfleet $1 0 0 -"; exit; }
+say() { echo "evalfleet $1 0 0 - 0"; exit; }
 follow() { real=$(readlink -f "$1" && echo .) || say EPERM; real=${real%??}; }
 workdir=$1
 [ -d "$workdir" ] || say lost
@@ -38,7 +38,7 @@ resolve "$2"
 [ -f "$real" ] || say EINVAL
 [ -r "$real" ] || say EACCES
 size=$(($(wc -c <"$real")))
-echo "evalfleet file $size 0 -"
+echo "evalfleet file $size 0 - 0"
 [ $size = 0 ] || exec head -c $size "$real"
 """
 
@@ -73,11 +73,11 @@ resolve "$2"
 [ -e "$real" ] || say ENOENT
 if [ -d "$real" ]; then
   cd "$real" 2>/dev/null || say EACCES
-  echo "evalfleet folder 0 0 -"; tar -cf - .
+  echo "evalfleet folder 0 0 - 0"; tar -cf - .
 else
   [ -f "$real" ] || say EINVAL
   cd "${real%/*}" || say EACCES
-  echo "evalfleet file 0 0 -"; tar -cf - "./${real##*/}"
+  echo "evalfleet file 0 0 - 0"; tar -cf - "./${real##*/}"
 fi
 status=$?
 [ $status -gt 1 ] || echo "evalfleet whole"

@@ -94,20 +94,18 @@ class RemoteCommands:
 
     async def run_as(self, mark: str, command: Command) -> CommandResult:
         """Run a command under a mark of its own; its tree is proven dead after a timeout and a cancellation."""
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
         try:
             async with asyncio.timeout(command.timeout):
                 report = await self._to_its_end(mark, command)
         except TimeoutError:
-            duration = loop.time() - begun
             report = await asyncio.shield(self.end(mark, command))
-            return replace(_result(report, duration), exit_code=None, signal=None, timed_out=True)
+            duration = max(command.timeout or 0.0, report.duration)
+            return replace(_result(report), duration=duration, exit_code=None, signal=None, timed_out=True)
         except asyncio.CancelledError:
             with contextlib.suppress(AttemptFailure):  # closed or lost: nothing of it lives
                 await asyncio.shield(self.end(mark, command))
             raise
-        return _result(report, loop.time() - begun)
+        return _result(report)
 
     async def end(self, mark: str, command: Command) -> Report:
         """End a command's tree; its outputs so far. Raises SANDBOX_LOST where its death can't be proven."""
@@ -155,6 +153,8 @@ class RemoteCommands:
             await self._door.require_alive()
             asked = self._inner.again(mark, limit=limit, looks=_WAIT_LOOKS)
             report = await self._ask(asked, limit, user=command.user, seconds=_WAIT_LOOKS, roomy=True)
+            if report is None and command.user is not None:  # there may be no such user, and nothing was started
+                report = await self._ask(self._inner.again(mark, limit=limit), limit, user=None)
             if report is None or report.how == "unknown":
                 raise await self._door.retire(f"how {command.argv[0]!r} ended is unknown")
             if report.how == "never":
@@ -222,7 +222,7 @@ class RemoteExecution:
         if not self._task.cancelled():
             return self._task.result()
         report = await self._commands.look_again(self._mark, self._command)
-        return replace(_result(report, 0.0), exit_code=None, signal=9)
+        return replace(_result(report), exit_code=None, signal=9)
 
     async def end(self) -> None:
         self._task.cancel()
@@ -235,7 +235,7 @@ class RemoteExecution:
             self._task.exception()
 
 
-def _result(report: Report, duration: float) -> CommandResult:
+def _result(report: Report) -> CommandResult:
     return CommandResult(
         exit_code=report.exit_code,
         signal=report.signal,
@@ -243,7 +243,7 @@ def _result(report: Report, duration: float) -> CommandResult:
         stderr=report.stderr,
         stdout_bytes=report.stdout_bytes,
         stderr_bytes=report.stderr_bytes,
-        duration=duration,
+        duration=report.duration,
         oom_kills=report.oom_kills,
     )
 

@@ -120,11 +120,11 @@ async def test_ending_is_refused_outside_of_a_sandbox(inner: Inner) -> None:
 @pytest.mark.parametrize(
     ("output", "read"),
     [
-        (b"evalfleet exit:0 2 1 0\nabc", True),
-        (b"evalfleet exit:0 2 1 0\nab", False),
-        (b"evalfleet exit:0 2 1 0\nabcd", False),
-        (b"evalfleet exit:0 2 1 0", False),
-        (b"evalfleet exit:0 2 1\nabc", False),
+        (b"evalfleet exit:0 2 1 0 7\nabc", True),
+        (b"evalfleet exit:0 2 1 0 7\nab", False),
+        (b"evalfleet exit:0 2 1 0 7\nabcd", False),
+        (b"evalfleet exit:0 2 1 0 7", False),
+        (b"evalfleet exit:0 2 1 0\nabc", False),
         (b"", False),
         (b"Error response from daemon\n", False),
     ],
@@ -134,6 +134,10 @@ def test_a_report_is_whole_or_none(output: bytes, read: bool) -> None:
 
 
 def test_facts_name_what_is_missing() -> None:
-    output = b"evalfleet missing tar\nevalfleet locked /app\nevalfleet place /app\nevalfleet home /root\nevalfleet ready\n"
-    assert parse_facts(output) == Facts(missing=("tar",), locked=True, place="/app", home="/root", bash=None, prepared=True)
+    output = (
+        b"evalfleet missing tar\nevalfleet locked /app\nevalfleet place /app\nevalfleet home /root\nevalfleet ready\n"
+    )
+    assert parse_facts(output) == Facts(
+        missing=("tar",), locked=True, place="/app", home="/root", bash=None, prepared=True
+    )
     assert parse_facts(output[:-1].rpartition(b"\n")[0]) is None

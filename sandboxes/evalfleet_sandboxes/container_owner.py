@@ -1,0 +1,84 @@
+"""Whose a container is: the labels that say so, and whether the process that they name lives."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from evalfleet.sandbox_ports import FoundSandbox, SandboxPlace
+from evalfleet_sandboxes.container_engine import InspectedContainer
+
+_PREFIX = "evalfleet."
+_STATE, _OWNER, _HOST, _PID, _START, _RUN = (
+    f"{_PREFIX}{name}" for name in ("state", "owner", "host", "pid", "start", "run")
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """This process. `state` stands for its state folder: containers of others are none of our business.
+
+    `start` is when the process began, by its kernel's count: another process may get its id.
+    """
+
+    state: str
+    host: str
+    pid: int
+    start: str
+    run: str
+
+    @classmethod
+    def of(cls, place: SandboxPlace) -> Owner:
+        pid = int(place.labels.get("pid", os.getpid()))
+        return cls(
+            state=hashlib.sha256(os.fsencode(place.state.absolute())).hexdigest()[:32],
+            host=place.labels.get("host", socket.gethostname()),
+            pid=pid,
+            start=_start_of(pid) or "",
+            run=place.labels.get("run", ""),
+        )
+
+    @property
+    def place_label(self) -> str:
+        return f"{_STATE}={self.state}"
+
+    def labels(self, owner: str) -> tuple[str, ...]:
+        said = {_STATE: self.state, _OWNER: owner, _HOST: self.host, _PID: self.pid, _START: self.start, _RUN: self.run}
+        return tuple(f"{name}={value}" for name, value in said.items())
+
+    def name(self, owner: str, number: int) -> str:
+        """A name that no other container of any owner has."""
+        known = "\0".join((*self.labels(owner), str(number)))
+        return f"evalfleet-{hashlib.sha256(known.encode()).hexdigest()[:24]}"
+
+    def placed(self, container: InspectedContainer) -> bool:
+        """Whether the container belongs to our state folder."""
+        return container.labels.get(_STATE) == self.state
+
+    def found(self, container: InspectedContainer) -> FoundSandbox:
+        labels = container.labels
+        pid = labels.get(_PID, "")
+        host = labels.get(_HOST, "")
+        alive = None
+        if host == self.host and pid.isdecimal() and labels.get(_START):
+            alive = _start_of(int(pid)) == labels[_START]
+        return FoundSandbox(
+            id=container.name.removeprefix("/"),
+            owner=labels.get(_OWNER, ""),
+            host=host,
+            pid=int(pid) if pid.isdecimal() else 0,
+            created_at=container.created_at,
+            alive=alive,
+        )
+
+
+def _start_of(pid: int) -> str | None:
+    """When a living process of this machine began, in its kernel's ticks; None when there is none, or no such count."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in ("Z", "X") else fields[19]
