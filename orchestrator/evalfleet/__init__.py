@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from evalfleet.errors import DefinitionError, EvalfleetError, FailureKind, SendFailure
     from evalfleet.execution.context import ScoreT, SyncT, T
     from evalfleet.model.agent import agent, sandbox_agent
+    from evalfleet.model.changes import TrackChanges
     from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, Coverage, complete, partial, unavailable
     from evalfleet.model.definition import EvalDefinition, Resources, SandboxSpec
     from evalfleet.model.events import (
@@ -106,6 +107,7 @@ _HOMES = {
     "T": "evalfleet.execution.context",
     "agent": "evalfleet.model.agent",
     "sandbox_agent": "evalfleet.model.agent",
+    "TrackChanges": "evalfleet.model.changes",
     "COMPLETE_COVERAGE": "evalfleet.model.coverage",
     "Channel": "evalfleet.model.coverage",
     "Coverage": "evalfleet.model.coverage",
@@ -173,6 +175,7 @@ __all__ = [
     "SyncT",
     "T",
     "Thinking",
+    "TrackChanges",
     "Turn",
     "TurnInput",
     "TurnStatus",

@@ -13,6 +13,7 @@ from evalfleet.api.backends import DEFAULT, Backends
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.gateways import GatewayOnDemand
 from evalfleet.api.lanes import IsolatedAttempt, LaneAttempt
+from evalfleet.api.workdirs import git_tool
 from evalfleet.clock import SystemClock
 from evalfleet.errors import ConfigurationError
 from evalfleet.execution.executor import BuiltArm, Executor, ExecutorSettings
@@ -91,7 +92,8 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
             arms[arm.name] = BuiltArm(
                 settings=settings, adapter=adapter, sandbox=_sandboxes(arm, adapter, backends, loaded)
             )
-    services = _services(blueprint, loaded, arms, clock)
+    git = git_tool(Path(blueprint.state_dir), spawner)
+    services = replace(_services(blueprint, loaded, arms, clock), git=git)
 
     def definition(identifier: str) -> EvalDefinition:
         return load_definition(project, Path(blueprint.files[identifier]), identifier)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from evalfleet.assertions.answers import bounded, counted, in_order, positive, shown
 from evalfleet.assertions.arguments import require_limit, require_match, require_order
+from evalfleet.assertions.attributed import ChangedPaths, DiffText
 from evalfleet.assertions.covered import unwrap
 from evalfleet.assertions.evidence import NOT_STARTED, ScopeEvidence, coverage_reason, gap
 from evalfleet.assertions.match import Match, decided, evaluate_now, kleene_or, require_boolean
@@ -329,6 +330,8 @@ async def check_value(value: Any, match: Match) -> AssertionResult:
     outcome = match.evaluate(plain)
     if not isinstance(outcome, AssertionResult):
         outcome = await outcome
+    if isinstance(value, (ChangedPaths, DiffText)) and value.gap is not None:
+        return value.under_gap(match, outcome, value.gap)
     if channel is None or entry is None or entry.is_complete:
         return outcome
     return match.under_gap(outcome, coverage_reason(channel, entry))

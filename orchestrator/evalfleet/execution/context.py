@@ -22,6 +22,7 @@ from evalfleet.execution.state import AttemptState
 from evalfleet.execution.threads import Bridge
 from evalfleet.model.assertion import ScopeKind
 from evalfleet.model.turn import TurnRecord
+from evalfleet.sandbox_ports import Sandbox
 
 _GROUP_DEPTH = 16
 
@@ -132,11 +133,11 @@ class Root(Conversation[H]):
         state.check_open("new_session()")
         return open_line(state)
 
-    def _sandbox(self) -> SandboxHandle:
+    def _sandbox(self) -> Sandbox:
         state = self.author.state
         if state.sandbox is None:
             raise state.refuse(f"t.sandbox: neither the eval nor arm {self.arm!r} names a sandbox", "NO_SANDBOX")
-        return SandboxHandle(state, state.sandbox)
+        return state.sandbox
 
 
 class T(Root[Assertion], SessionHandle):
@@ -150,7 +151,7 @@ class T(Root[Assertion], SessionHandle):
     @property
     def sandbox(self) -> SandboxHandle:
         """The attempt's sandbox. Raises AuthoringError when there is none."""
-        return self._sandbox()
+        return SandboxHandle(self.author, self._sandbox())
 
     def new_session(self) -> SessionHandle:
         """A fresh conversation line, which shares nothing with the others; opened by its first send."""
@@ -177,7 +178,7 @@ class SyncT(Root[SyncAssertion], SyncSessionHandle):
     @property
     def sandbox(self) -> SyncSandboxHandle:
         """The attempt's sandbox. Raises AuthoringError when there is none."""
-        return SyncSandboxHandle(self._sandbox(), self.bridge)
+        return SyncSandboxHandle(self.author, self._sandbox(), self.bridge)
 
     def new_session(self) -> SyncSessionHandle:
         """A fresh conversation line, which shares nothing with the others; opened by its first send."""

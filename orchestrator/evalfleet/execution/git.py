@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evalfleet.errors import EvalfleetError, InfrastructureError
+from evalfleet.execution.private_folders import PrivateFolders
 from evalfleet.sandbox_ports import Command, Spawner
 
 #: Seconds that one command may take.
@@ -60,10 +61,11 @@ class CaptureError(EvalfleetError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitTool:
-    """How git is run here. `environment` has the PATH that it is found by."""
+    """How git is run here, and where. `environment` has the PATH that it is found by."""
 
     spawner: Spawner
     environment: Mapping[str, str]
+    folders: PrivateFolders
 
 
 class PrivateRepository:

@@ -84,6 +84,8 @@ class Configurable:
         state.check_open("or_stop()")
         if entry.measures and entry.gate_min is None and entry.at_least is None:
             raise self._refused("or_stop() of a measurement needs a threshold: gate(min) or at_least(min)")
+        if entry.at_the_end:
+            raise self._refused("or_stop() can't be: it is answered when the test body has ended")
         await self._ledger.settle_to(entry)
         state.check_open("or_stop()")
         if self._ledger.holds(entry) is not True:

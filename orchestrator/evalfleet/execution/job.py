@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalfleet.execution.git import GitTool
 from evalfleet.execution.recorded_agent import RecordedAgent
 from evalfleet.execution.threads import AuthorThreads
 from evalfleet.grading.judge_prompts import Question
@@ -19,7 +20,7 @@ from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.model.usage import Usage
 from evalfleet.ports import Adapter, ArmSettings, Clock, Secrets
-from evalfleet.sandbox_ports import SandboxLedger, SandboxProvider
+from evalfleet.sandbox_ports import Gateway, SandboxLedger, SandboxProvider
 
 if TYPE_CHECKING:
     from evalfleet.execution.judging import Judging
@@ -76,7 +77,8 @@ class AttemptServices:
     """What attempts of one worker share. `price` gives the US dollars of a usage, None when unknown.
 
     `hidden` are values that no text of an attempt shows, beside those of the secrets that it resolves.
-    `judging` is None in a run that asks no judge, `sandbox_ledger` where no sandbox is to outlive anything.
+    `judging` is None in a run that asks no judge; `git`, by which workdirs are followed, where nothing runs; without a
+    `gateway` nothing leads out of a closed sandbox. `sandbox_ledger` is None where no sandbox is to outlive anything.
     """
 
     clock: Clock
@@ -86,6 +88,8 @@ class AttemptServices:
     patience: Patience = field(default_factory=Patience)
     hidden: frozenset[str] = frozenset()
     judging: Judging | None = None
+    gateway: Gateway | None = None
+    git: GitTool | None = None
     sandbox_ledger: SandboxLedger | None = None
 
 

@@ -32,7 +32,8 @@ async def judge_recorded(
     control = AttemptControl()
     control.started_at = recorded.summary.started_at
     found = concluded(state, control, tuple(rows), recorded.summary.duration)
-    return replace(found, summary=replace(found.summary, sandbox=recorded.summary.sandbox))
+    summary = replace(found.summary, sandbox=recorded.summary.sandbox)
+    return replace(found, summary=summary, attribution=recorded.attribution)
 
 
 async def _answered(row: AssertionRow, question: Question, state: AttemptState) -> AssertionRow:

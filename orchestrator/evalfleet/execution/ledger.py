@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from evalfleet.assertions.change_criteria import ChangeCriterion, FileChanged, FileDeleted, NoChanges, NotInDiff
 from evalfleet.assertions.criteria import Check, Criterion, check_value, evaluate
 from evalfleet.assertions.evidence import ScopeEvidence, scope_of
 from evalfleet.assertions.match import EVALUATOR_ERROR, on_broken
@@ -33,10 +34,16 @@ ENTRY_LIMIT = 4_096
 #: The titles of the groups around the statement that runs; each task and thread has its own.
 GROUPS: ContextVar[tuple[str, ...]] = ContextVar("evalfleet_groups", default=())
 
+#: Answered from the windows that are closed when the test body has ended.
+_AT_THE_END = (FileChanged, FileDeleted, NoChanges, NotInDiff)
+
 #: The reason of an assertion that was never evaluated.
 NOT_EVALUATED = "not-evaluated"
 
 _DEFAULT_POLICY = AssertionPolicy()
+
+#: The scope of an assertion on a workdir.
+_SANDBOX = "sandbox"
 
 _SCOPES_KEPT = 8  # read scopes that are held for the assertions to come
 
@@ -60,7 +67,7 @@ class Entry:
     """One registered assertion: what it asks, of what, how it was configured, and its result once it has one."""
 
     name: str
-    criterion: Criterion | Judged | None
+    criterion: Criterion | ChangeCriterion | Judged | None
     subject: Any
     group: tuple[str, ...]
     place: Place
@@ -82,7 +89,14 @@ class Entry:
         )
 
     @property
+    def at_the_end(self) -> bool:
+        """Whether it can only be answered when the test body has ended."""
+        return isinstance(self.criterion, _AT_THE_END)
+
+    @property
     def scope(self) -> str:
+        if self.at_the_end:
+            return _SANDBOX
         return self.subject.label if type(self.subject) is Snapshot else ScopeKind.VALUE.value
 
     @property
@@ -107,7 +121,7 @@ class Ledger:
         self._scopes: dict[tuple[str, int, bool], ScopeEvidence] = {}
         self._settling: asyncio.Lock | None = None
 
-    def register(self, name: str, criterion: Criterion | Judged, subject: Any) -> Entry:
+    def register(self, name: str, criterion: Criterion | ChangeCriterion | Judged, subject: Any) -> Entry:
         """Add an assertion that an author wrote three calls further out. Raises AuthoringError after the end."""
         self.state.check_open(f"{name}()")
         if len(self.entries) >= ENTRY_LIMIT:
@@ -171,10 +185,10 @@ class Ledger:
                 await self._settle(None, fits)
 
     async def settle_to(self, last: Entry) -> None:
-        """Evaluate `last`, after all that were registered before it; one caller at a time."""
+        """Evaluate `last`, after all that were registered before it and can be; one caller at a time."""
         self._settling = self._settling or asyncio.Lock()
         async with self._settling:
-            await self._settle(last, lambda _: True)
+            await self._settle(last, lambda entry: not entry.at_the_end)
 
     async def _settle(self, last: Entry | None, fits: Callable[[Entry], bool]) -> None:
         with self._telling():
@@ -215,6 +229,11 @@ class Ledger:
                 raise NotRecorded
             if isinstance(criterion, Check):
                 return await check_value(subject, criterion.match)
+            if isinstance(criterion, _AT_THE_END):
+                seen = self.state.attribution
+                if seen is None:
+                    raise NotRecorded
+                return criterion.evaluate(seen)
             if criterion is not None:
                 return evaluate(criterion, self._scope(subject))
         except (asyncio.CancelledError, KeyboardInterrupt):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evalfleet.errors import AttemptFailure, FailureKind
+from evalfleet.model.changes import Attribution
 from evalfleet.model.coverage import COMPLETE_COVERAGE
 from evalfleet.model.turn import TurnRecord
 from evalfleet.ports import AdapterContext, Clock, Session
@@ -45,7 +46,8 @@ class NoAgent:
 
 @dataclass(frozen=True, slots=True)
 class RecordedAgent:
-    """The turns of an attempt, which stand in for its agent, and the clock that they move."""
+    """The turns of an attempt, which stand in for its agent, the clock that they move, and what the agent changed."""
 
     turns: tuple[TurnRecord, ...]
     time: RecordedTime
+    attribution: Attribution | None = None

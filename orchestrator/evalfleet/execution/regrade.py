@@ -36,7 +36,7 @@ async def regrade(
         return Regrading(evidence=folded(job.definition, recorded), basis=Basis.FOLDED)
     time = RecordedTime(services.clock, recorded.summary.started_at)
     sandbox = UnrecordedSandbox()
-    agent = RecordedAgent(recorded.turns, time)
+    agent = RecordedAgent(recorded.turns, time, recorded.attribution)
     replay = replace(job, recorded=agent, sandbox=(sandbox, SandboxSpec()), turn_timeout=None)
     found = await run_attempt(replay, replace(services, clock=time), control)
     if sandbox.used and _went_astray(found.summary):
@@ -103,7 +103,7 @@ def _judged_again(recorded: AttemptEvidence, found: AttemptEvidence) -> AttemptE
         skip_reason=judged.skip_reason,
         assertions=judged.assertions,
     )
-    return replace(found, summary=summary, turns=recorded.turns)
+    return replace(found, summary=summary, turns=recorded.turns, attribution=recorded.attribution)
 
 
 def _with(recorded: AttemptEvidence, judgement: Judgement) -> AttemptEvidence:

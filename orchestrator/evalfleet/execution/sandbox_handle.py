@@ -8,6 +8,9 @@ from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
 
 from evalfleet.errors import FailureKind
 from evalfleet.execution.blame import blame
+from evalfleet.execution.change_assertions import ChangeAssertions
+from evalfleet.execution.handles import Assertion, SyncAssertion
+from evalfleet.execution.scoped import Author
 from evalfleet.execution.state import AttemptState
 from evalfleet.execution.threads import Bridge
 from evalfleet.sandbox_ports import Command, CommandResult, Sandbox
@@ -28,10 +31,11 @@ class RunOptions(TypedDict, total=False):
     timeout: float
 
 
-class SandboxHandle:
-    """The sandbox as the author uses it. A sandbox that breaks ends the attempt as errored, of kind sandbox.
+class SandboxOperations:
+    """What an author does with the sandbox. One that breaks ends the attempt as errored, of kind sandbox.
 
-    A missing file is the author's to handle: FileNotFoundError and its kin pass through.
+    A missing file is the author's to handle: FileNotFoundError and its kin pass through. While a send is under way in
+    a workdir that is followed, nothing is written: it would count as the agent's.
     """
 
     __slots__ = ("_sandbox", "_state")
@@ -47,7 +51,7 @@ class SandboxHandle:
 
     def run(self, *argv: str, **options: Unpack[RunOptions]) -> Coroutine[Any, Any, CommandResult]:
         """Run a command without a shell; any exit code is a result."""
-        return self._promise(self._guarded(self._sandbox.run, Command(argv=argv, **options)))
+        return self._promise(self._writing("run", self._sandbox.run, Command(argv=argv, **options)))
 
     def read(self, path: str) -> Coroutine[Any, Any, bytes]:
         """The bytes of a file. Raises FileNotFoundError when there is none."""
@@ -60,11 +64,12 @@ class SandboxHandle:
     def write(self, path: str, content: str | bytes) -> Coroutine[Any, Any, None]:
         """Write a file, making its directories."""
         data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
-        return self._promise(self._guarded(self._sandbox.write, path, data))
+        return self._promise(self._writing("write", self._sandbox.write, path, data))
 
     def upload(self, source: str | Path, target: str) -> Coroutine[Any, Any, None]:
         """Copy a file or directory in; `source` is relative to the eval file. The agent can't have seen it before."""
-        return self._promise(self._guarded(self._sandbox.upload, self._state.job.folder / source, target))
+        place = self._state.job.folder / source
+        return self._promise(self._writing("upload", self._sandbox.upload, place, target))
 
     def download(self, source: str, target: str | Path) -> Coroutine[Any, Any, None]:
         """Copy a file or directory out; `target` is relative to the eval file."""
@@ -75,6 +80,12 @@ class SandboxHandle:
 
     async def _read_text(self, path: str) -> str:
         return (await self._guarded(self._sandbox.read, path)).decode("utf-8", "replace")
+
+    async def _writing(self, what: str, action: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._state.watch is not None and self._state.watch.busy:
+            message = f"t.sandbox.{what}() during a send would count as the agent's change; await the send first"
+            raise self._state.refuse(message, "CHANGES_OVERLAP")
+        return await self._guarded(action, *args, **kwargs)
 
     async def _guarded(self, action: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
         self._state.check_open("using the sandbox")
@@ -89,40 +100,51 @@ class SandboxHandle:
             raise failure from error
 
 
-class SyncSandboxHandle:
-    """The same for a plain `def` test body; each call waits in the body's own thread."""
+class SandboxHandle(SandboxOperations, ChangeAssertions[Assertion]):
+    """The sandbox of an `async def` test body."""
 
-    __slots__ = ("_bridge", "_handle")
+    __slots__ = ("author",)
 
-    def __init__(self, handle: SandboxHandle, bridge: Bridge) -> None:
-        self._handle = handle
+    def __init__(self, author: Author[Assertion], sandbox: Sandbox) -> None:
+        super().__init__(author.state, sandbox)
+        self.author = author
+
+
+class SyncSandboxHandle(ChangeAssertions[SyncAssertion]):
+    """The sandbox of a plain `def` test body; each call waits in the body's own thread."""
+
+    __slots__ = ("_bridge", "_operations", "author")
+
+    def __init__(self, author: Author[SyncAssertion], sandbox: Sandbox, bridge: Bridge) -> None:
+        self.author = author
+        self._operations = SandboxOperations(author.state, sandbox)
         self._bridge = bridge
 
     @property
     def workdir(self) -> str:
         """The directory that relative paths start from, as the sandbox sees it."""
-        return self._handle.workdir
+        return self._operations.workdir
 
     def run(self, *argv: str, **options: Unpack[RunOptions]) -> CommandResult:
         """Run a command without a shell; any exit code is a result."""
-        return self._bridge.call(self._handle.run(*argv, **options))
+        return self._bridge.call(self._operations.run(*argv, **options))
 
     def read(self, path: str) -> bytes:
         """The bytes of a file. Raises FileNotFoundError when there is none."""
-        return self._bridge.call(self._handle.read(path))
+        return self._bridge.call(self._operations.read(path))
 
     def read_text(self, path: str) -> str:
         """The text of a UTF-8 file; bytes that are not UTF-8 are replaced."""
-        return self._bridge.call(self._handle.read_text(path))
+        return self._bridge.call(self._operations.read_text(path))
 
     def write(self, path: str, content: str | bytes) -> None:
         """Write a file, making its directories."""
-        self._bridge.call(self._handle.write(path, content))
+        self._bridge.call(self._operations.write(path, content))
 
     def upload(self, source: str | Path, target: str) -> None:
         """Copy a file or directory in; `source` is relative to the eval file."""
-        self._bridge.call(self._handle.upload(source, target))
+        self._bridge.call(self._operations.upload(source, target))
 
     def download(self, source: str, target: str | Path) -> None:
         """Copy a file or directory out; `target` is relative to the eval file."""
-        self._bridge.call(self._handle.download(source, target))
+        self._bridge.call(self._operations.download(source, target))

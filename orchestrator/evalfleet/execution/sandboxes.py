@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from evalfleet.errors import AttemptFailure, FailureKind, boundary
+from evalfleet.execution.attribution import WorkdirWatch
+from evalfleet.execution.gateways import close_gateway, open_gateway
+from evalfleet.execution.git import CaptureError
 from evalfleet.execution.job import AttemptJob
 from evalfleet.execution.probing import SandboxProbe
 from evalfleet.execution.sandbox_stay import SandboxStay
 from evalfleet.execution.signals import AttemptEnded
 from evalfleet.execution.state import AttemptState
 from evalfleet.model.canonical import digest
+from evalfleet.model.changes import TrackChanges
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.model.sandbox import SandboxEntry, SandboxState
 from evalfleet.sandbox_ports import Sandbox, Unenforced
@@ -24,6 +29,8 @@ _HIDDEN_NAMES = frozenset({"eval.py", "PROMPT.md", "__pycache__"})
 
 #: Seconds after the deadlines of its attempt in which a sandbox is closed by all means, and what it may take without.
 _CLOSED_WITHIN, _UNLIMITED = 3600.0, 7 * 86_400.0
+
+_NOT_FOLLOWED = "CHANGES_NOT_FOLLOWED"
 
 
 async def open_sandbox(state: AttemptState) -> None:
@@ -41,6 +48,8 @@ async def open_sandbox(state: AttemptState) -> None:
             raise AttemptEnded
         if job.recorded is None:
             _look_after(sandbox, state)
+        if job.recorded is None:
+            stay.sandbox = await open_gateway(state, sandbox, spec)
         if isinstance(sandbox, Unenforced):
             for notice in sandbox.notices:
                 state.note(f"sandbox: {notice}")
@@ -48,6 +57,8 @@ async def open_sandbox(state: AttemptState) -> None:
             visible = await asyncio.to_thread(lambda: list(_visible(job, job.definition.fixture or job.folder)))
             for path, target in visible:
                 await sandbox.upload(path, target)
+        if spec.changes is not None:
+            await _follow(sandbox, spec.changes, state)
 
 
 async def last_look(state: AttemptState) -> None:
@@ -68,9 +79,26 @@ async def last_look(state: AttemptState) -> None:
 
 async def close_sandbox(state: AttemptState, *, keep: bool = False) -> None:
     """End and remove the sandbox, if there is one, or leave it in place. Raises AttemptFailure of kind sandbox."""
-    if state.stay is not None:
-        with boundary(FailureKind.SANDBOX, "SANDBOX_CLOSE_FAILED"):
-            await _leave(state.stay, state, keep)
+    with boundary(FailureKind.SANDBOX, "SANDBOX_CLOSE_FAILED"):
+        async with AsyncExitStack() as closing:
+            if state.watch is not None:
+                closing.push_async_callback(state.watch.close)
+            if state.stay is not None:
+                closing.push_async_callback(_leave, state.stay, state, keep)
+            await close_gateway(state)
+
+
+async def _follow(sandbox: Sandbox, tracking: TrackChanges, state: AttemptState) -> None:
+    """Take what files and setup made as the baseline: nothing of it is the agent's."""
+    tool = state.services.git
+    if tool is None:
+        raise AttemptFailure(FailureKind.SANDBOX, _NOT_FOLLOWED, "there is no git here to follow the workdir with")
+    watch = state.watch = WorkdirWatch(tool, sandbox, tracking)
+    try:
+        await watch.begin()
+    except CaptureError as error:
+        message = f"the changes in the workdir can't be followed: {error}"
+        raise AttemptFailure(FailureKind.SANDBOX, _NOT_FOLLOWED, message) from error
 
 
 async def _leave(stay: SandboxStay, state: AttemptState, keep: bool) -> None:

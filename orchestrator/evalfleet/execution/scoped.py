@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from evalfleet.assertions.change_criteria import ChangeCriterion
 from evalfleet.assertions.covered import CoveredStr, CoveredValue
 from evalfleet.assertions.criteria import (
     CalledTool,
@@ -58,7 +59,7 @@ class Author(Generic[H]):
         self.state = ledger.state
         self._make = make
 
-    def add(self, name: str, criterion: Criterion | Judged, subject: Any) -> H:
+    def add(self, name: str, criterion: Criterion | ChangeCriterion | Judged, subject: Any) -> H:
         """Register the assertion that the caller's caller wrote."""
         return self._make(self.ledger, self.ledger.register(name, criterion, subject))
 

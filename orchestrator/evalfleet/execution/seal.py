@@ -43,6 +43,7 @@ def recording(ledger: Ledger, control: AttemptControl) -> AttemptEvidence:
         assertions=rows,
         diagnostics=state.diagnostics(),
         judge_calls=tuple(state.judge_calls),
+        attribution=state.attribution,
     )
 
 
@@ -57,8 +58,14 @@ def concluded(
     summary = _summary(state, control, rows, turns, duration, bool(contradicted))
     diagnostics = state.diagnostics()
     state.seal()
-    calls = tuple(sorted(state.judge_calls, key=_draw))
-    return AttemptEvidence(summary=summary, turns=turns, assertions=rows, diagnostics=diagnostics, judge_calls=calls)
+    return AttemptEvidence(
+        summary=summary,
+        turns=turns,
+        assertions=rows,
+        diagnostics=diagnostics,
+        judge_calls=tuple(sorted(state.judge_calls, key=_draw)),
+        attribution=state.attribution,
+    )
 
 
 def verdict_so_far(state: AttemptState, rows: tuple[AssertionRow, ...]) -> Verdict:

@@ -12,6 +12,7 @@ from evalfleet.execution.blame import blame
 from evalfleet.execution.signals import AttemptEnded, BodyEnd
 from evalfleet.execution.state import AttemptState
 from evalfleet.execution.turn_check import checked_turn
+from evalfleet.model.changes import turn_label
 from evalfleet.model.coverage import Coverage, unavailable
 from evalfleet.model.events import InputRequested, Message, Role
 from evalfleet.model.turn import Turn, TurnInput, TurnRecord, TurnStatus
@@ -67,13 +68,22 @@ class SessionLine:
         return tuple(event for event in self.turns[-1].events if isinstance(event, InputRequested))
 
     async def send(self, given: TurnInput) -> TurnRecord:
-        """Send one input and record what came back.
+        """Send one input and record what came back; in a workdir that is followed, one send at a time.
 
         Raises AttemptFailure when no trustworthy turn did; the line is then failed for ever. Raises
         AuthoringError when a send of this line is still in flight.
         """
         if self._state.control is not None and self._state.control.held is not None:
             await self._state.clearance()
+        self._check_may_send()
+        watch = self._state.watch
+        if watch is None:
+            return await self._send(given)
+        async with watch.turn():
+            self._check_may_send()  # much may have happened since
+            return await self._send(given)
+
+    def _check_may_send(self) -> None:
         self._state.check_open("a send")
         if self._flight is not None:
             raise AuthoringError(
@@ -82,6 +92,8 @@ class SessionLine:
             )
         if self._failure is not None:
             raise AttemptFailure(self._failure.kind, self._failure.code, str(self._failure))
+
+    async def _send(self, given: TurnInput) -> TurnRecord:
         clock = self._state.services.clock
         task = asyncio.current_task()
         cancels = 0 if task is None else task.cancelling()
@@ -125,6 +137,8 @@ class SessionLine:
                 await session.close()
                 raise AttemptEnded
             self._session = session
+        if self._state.watch is not None:  # after `open`: what an adapter lays out for its agent is not the agent's
+            await self._state.watch.opened(turn_label(self.number, len(self.turns)))
         return checked_turn(await session.send(given, self._context))
 
     def _watch(self, flight: _Flight) -> _TurnWatch | None:

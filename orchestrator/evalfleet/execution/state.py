@@ -10,14 +10,16 @@ from evalfleet.errors import Acceptance, AttemptFailure, AuthoringError, Failure
 from evalfleet.execution.job import AttemptControl, AttemptJob, AttemptServices
 from evalfleet.execution.signals import AttemptEnded, BodyEnd
 from evalfleet.execution.tracebacks import Place, caller, place_text, traceback_text
+from evalfleet.model.changes import Attribution
 from evalfleet.model.judge import JudgeCall
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
 from evalfleet.ports import Secrets
 from evalfleet.redact import DIAGNOSTIC_LIMIT, safe
-from evalfleet.sandbox_ports import Sandbox
+from evalfleet.sandbox_ports import OpenGateway, Sandbox
 
 if TYPE_CHECKING:
+    from evalfleet.execution.attribution import WorkdirWatch
     from evalfleet.execution.probing import SandboxProbe
     from evalfleet.execution.sandbox_stay import SandboxStay
     from evalfleet.execution.sessions import SessionLine
@@ -64,6 +66,8 @@ class AttemptState:
         self.secrets = AttemptSecrets(services.secrets, services.hidden)
         self.stay: SandboxStay | None = None
         self.probe: SandboxProbe | None = None
+        self.gateway: OpenGateway | None = None
+        self.watch: WorkdirWatch | None = None
         self.bridge: Bridge | None = None
         self.lines: list[SessionLine] = []
         self.turns: list[TurnRecord] = []
@@ -90,6 +94,13 @@ class AttemptState:
     def sandbox(self) -> Sandbox | None:
         """The attempt's sandbox while it has one."""
         return None if self.stay is None else self.stay.sandbox
+
+    @property
+    def attribution(self) -> Attribution | None:
+        """Who changed what in the workdir so far, or on the record; None when nobody followed it."""
+        if self.job.recorded is not None:
+            return self.job.recorded.attribution
+        return None if self.watch is None else self.watch.record
 
     # --- may the author go on? --------------------------------------------------------------------------------
 

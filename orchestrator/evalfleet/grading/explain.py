@@ -17,7 +17,7 @@ Quote: TypeAlias = Callable[[Any], str]
 QUOTED = 80
 
 #: Parts of a criterion that say what was wanted where `expected` only says how often, or in which order.
-_WANTED = ("tool", "tools", "event", "events", "message", "expression")
+_WANTED = ("tool", "tools", "event", "events", "message", "expression", "diff")
 
 
 def title(row: AssertionRow) -> str:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from evalfleet.errors import FailureKind
 from evalfleet.model.assertion import AssertionRow
 from evalfleet.model.case import AttemptSummary, Case
+from evalfleet.model.changes import Attribution
 from evalfleet.model.judge import JudgeCall
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.verdict import Outcome, Settlement, Verdict
@@ -19,6 +20,7 @@ class AttemptEvidence:
     """Everything an attempt left behind, before it is encoded.
 
     `diagnostics` holds redacted tracebacks and author diagnostics, one text each; never shown in a report.
+    `attribution` is None where no workdir was followed.
     """
 
     summary: AttemptSummary
@@ -26,6 +28,7 @@ class AttemptEvidence:
     assertions: tuple[AssertionRow, ...]
     diagnostics: tuple[str, ...] = ()
     judge_calls: tuple[JudgeCall, ...] = ()
+    attribution: Attribution | None = None
 
 
 @dataclass(frozen=True, slots=True)

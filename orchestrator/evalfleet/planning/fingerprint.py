@@ -89,17 +89,15 @@ def eval_parts(
     return FingerprintParts(fields)
 
 
-def sandbox_parts(spec: SandboxSpec | None, files: Mapping[str, str], build: Mapping[str, str]) -> FingerprintParts:
-    """The resolved sandbox plan, its starting files and what its image is built from by content instead of by path."""
-    if spec is None:
-        return FingerprintParts({"sandbox": digest(None)})
-    built = [] if spec.build is None else [dict(build)]
-    return FingerprintParts({"sandbox": digest([_plain_spec(spec), dict(files), *built])})
+def sandbox_parts(spec: SandboxSpec | None, files: Mapping[str, str]) -> FingerprintParts:
+    """The resolved sandbox plan, its starting files by content instead of by path."""
+    return FingerprintParts({"sandbox": digest(None if spec is None else [_plain_spec(spec), dict(files)])})
 
 
 def _plain_spec(spec: SandboxSpec) -> dict[str, Any]:
     bare = replace(spec, files=None)
-    resources = spec.resources
+    resources, changes = spec.resources, spec.changes
+    followed = {} if changes is None else {"changes": [list(changes.ignore), list(changes.include)]}
     return {
         "backend": bare.backend,
         "image": bare.image,
@@ -109,6 +107,7 @@ def _plain_spec(spec: SandboxSpec) -> dict[str, Any]:
         "network": bare.network if isinstance(bare.network, str) else list(bare.network),
         "resources": [resources.cpus, resources.memory, resources.pids, resources.disk],
         "user": bare.user,
+        **followed,
     }
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from evalfleet.execution.git import CaptureError, GitTool
+from evalfleet.execution.private_folders import PrivateFolders
 from evalfleet.execution.workdir_history import Limits, Look, WorkdirHistory
 from evalfleet.model.changes import DEFAULT_IGNORED, Change, ChangeKind
 from evalfleet.model.path_pattern import ignore_rules
@@ -18,7 +19,11 @@ from evalfleet.processes import SystemSpawner
 
 GIT = shutil.which("git")
 pytestmark = pytest.mark.skipif(GIT is None, reason="git is not installed: apt-get install git")
-TOOL_ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nowhere"}
+
+
+def tool(spawner: SystemSpawner, folder: Path, path: str = os.environ["PATH"]) -> GitTool:
+    folders = PrivateFolders(folder / "folders", "host", os.getpid())
+    return GitTool(spawner=spawner, environment={"PATH": path, "HOME": "/nowhere"}, folders=folders)
 
 
 class Place:
@@ -30,7 +35,7 @@ class Place:
         self.private = folder / "private"
         self.private.mkdir()
         self.history = WorkdirHistory(
-            GitTool(spawner=spawner, environment=TOOL_ENVIRONMENT),
+            tool(spawner, folder),
             self.private,
             ignore_rules(DEFAULT_IGNORED, (), ()),
             limits,
@@ -352,9 +357,8 @@ async def test_what_git_can_not_do_is_an_error_and_never_an_empty_difference(
 
 async def test_without_git(place: Place, tmp_path: Path) -> None:
     spawner = SystemSpawner()
-    tool = GitTool(spawner=spawner, environment={"PATH": str(tmp_path)})
     (tmp_path / "other").mkdir()
-    history = WorkdirHistory(tool, tmp_path / "other", ignore_rules((), (), ()))
+    history = WorkdirHistory(tool(spawner, tmp_path, str(tmp_path)), tmp_path / "other", ignore_rules((), (), ()))
     with pytest.raises(CaptureError, match="git is not installed here"):
         await history.look(place.root)
     await spawner.close()
