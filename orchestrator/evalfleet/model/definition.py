@@ -26,6 +26,7 @@ class Resources:
 class SandboxSpec:
     """What an attempt's sandbox looks like. Paths are relative to the eval file (or the experiment's).
 
+    `image` names what a backend with images starts from; `build` is a folder with a Dockerfile that makes one.
     `files` is a directory copied to the workdir before anything runs; `setup` are shell commands run after it;
     `env` holds plain values, `env_from` names of secrets to resolve; `network` is `none`, `open` or hosts.
     With `changes` the workdir is followed around every send; backends have no part in that.
@@ -33,6 +34,7 @@ class SandboxSpec:
 
     backend: str | None = None
     image: str | None = None
+    build: str | None = None
     files: str | None = None
     setup: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])

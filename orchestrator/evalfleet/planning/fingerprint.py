@@ -89,9 +89,12 @@ def eval_parts(
     return FingerprintParts(fields)
 
 
-def sandbox_parts(spec: SandboxSpec | None, files: Mapping[str, str]) -> FingerprintParts:
-    """The resolved sandbox plan, its starting files by content instead of by path."""
-    return FingerprintParts({"sandbox": digest(None if spec is None else [_plain_spec(spec), dict(files)])})
+def sandbox_parts(spec: SandboxSpec | None, files: Mapping[str, str], build: Mapping[str, str]) -> FingerprintParts:
+    """The resolved sandbox plan, its starting files and what its image is built from by content instead of by path."""
+    if spec is None:
+        return FingerprintParts({"sandbox": digest(None)})
+    built = [] if spec.build is None else [dict(build)]
+    return FingerprintParts({"sandbox": digest([_plain_spec(spec), dict(files), *built])})
 
 
 def _plain_spec(spec: SandboxSpec) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Who brings the sandbox of a Case: exactly one of Eval and Experiment brings its template. Pure.
 
-A template is an image; with a backend that has no images (`local`, `bubblewrap`) the backend itself is one.
+A template is an image, by its name or by the folder that it is built from; with a backend that has no images (`local`,
+`bubblewrap`) the backend itself is one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class SandboxFault(ValueError):
 def resolve_sandbox(arm: ArmPlan, definition: EvalDefinition, *, sandboxed: bool, folder: Path) -> SandboxSpec | None:
     """The sandbox of the arm's Cases of this eval, None for a direct agent.
 
-    `folder` is what the experiment's paths start from; `files` of the result is absolute. Raises SandboxFault.
+    `folder` is what the experiment's paths start from; `files` and `build` of the result are absolute. Raises
+    SandboxFault.
     """
     if not sandboxed:
         return _direct(arm, definition)
@@ -40,8 +42,9 @@ def resolve_sandbox(arm: ArmPlan, definition: EvalDefinition, *, sandboxed: bool
     return SandboxSpec(
         backend=backend,
         image=own.image or layer.image,
-        files=_files(definition, own, layer, folder),
-        setup=(*layer.setup, *own.setup) if layer.image or not own.image else (*own.setup, *layer.setup),
+        build=_path(definition, own.build, layer.build, folder),
+        files=_path(definition, own.files, layer.files, folder),
+        setup=(*layer.setup, *own.setup) if _template(layer) or not _template(own) else (*own.setup, *layer.setup),
         env={**layer.env, **own.env},
         env_from=tuple(dict.fromkeys([*layer.env_from, *own.env_from])),
         network=layer.network or own.network,
@@ -74,21 +77,27 @@ def _check_template(
 ) -> None:
     pair = _pair(arm, definition)
     if backend in WITHOUT_IMAGES:
-        if image := layer.image or own.image:
-            message = f"{pair}: the backend {backend!r} has no images, but {image!r} is asked for"
+        if template := _template(layer) or _template(own):
+            message = f"{pair}: the backend {backend!r} has no images, but {template!r} is asked for"
             raise SandboxFault("SANDBOX_TEMPLATE_CONFLICT", message)
-    elif layer.image and own.image:
-        message = f"{pair}: both bring an image, {layer.image!r} and {own.image!r}; exactly one may"
+    elif len(templates := [part for side in (layer, own) for part in (side.image, side.build) if part]) > 1:
+        message = f"{pair}: more than one image or build, {' and '.join(map(repr, templates))}; exactly one may be"
         raise SandboxFault("SANDBOX_TEMPLATE_CONFLICT", message)
-    elif not layer.image and not own.image:
-        raise SandboxFault("SANDBOX_TEMPLATE_MISSING", f"{pair}: neither brings an image for the backend {backend!r}")
+    elif not templates:
+        message = f"{pair}: neither brings an image or a build for the backend {backend!r}"
+        raise SandboxFault("SANDBOX_TEMPLATE_MISSING", message)
 
 
-def _files(definition: EvalDefinition, own: SandboxSpec, layer: SandboxLayer, folder: Path) -> str | None:
-    if own.files:
+def _template(side: SandboxLayer | SandboxSpec) -> str | None:
+    return side.image or side.build
+
+
+def _path(definition: EvalDefinition, own: str | None, layers: str | None, folder: Path) -> str | None:
+    """What the eval names starts from its file, what the experiment names from its folder."""
+    if own:
         base = definition.place.file.parent if definition.place else folder
-        return str(base / own.files)
-    return str(folder / layer.files) if layer.files else None
+        return str(base / own)
+    return str(folder / layers) if layers else None
 
 
 def _resources(layer: SandboxLayer, own: Resources) -> Resources:
