@@ -46,7 +46,7 @@ class Judged:
 
 def judge(figures: Figures, lanes: int) -> list[Judged]:
     """Every goal that this bench knows; one whose figures are absent has no values."""
-    return [*_costs(figures), *_latency(figures), *_recovery(figures, lanes), *_reading(figures)]
+    return [*_costs(figures), *_latency(figures), *_isolation(figures), *_recovery(figures, lanes), *_reading(figures)]
 
 
 def marginal(figures: Figures, named: Name, n: int, number: int) -> float | None:
@@ -147,6 +147,27 @@ def _latency(figures: Figures) -> list[Judged]:
             0.75,
         ),
     ]
+
+
+def _isolation(figures: Figures) -> list[Judged]:
+    bare: Name = ("W3", "floor", "bare commands")
+    n = max(figures.sizes(*bare), default=0)
+
+    def judged(backend: str, must: float, real: float) -> Judged:
+        return Judged(
+            goal="G7",
+            what=f"CPU of a row in a sandbox {backend} / of its bare commands",
+            values=figures.per_round(
+                _ratio(
+                    lambda number: marginal(figures, ("W3", PRODUCT, backend), n, number),
+                    lambda number: marginal(figures, bare, n, number),
+                )
+            ),
+            must=must,
+            real=real,
+        )
+
+    return [judged("local", 1.3, 1.1), judged("bubblewrap", 2.5, 1.6)]
 
 
 def _recovery(figures: Figures, lanes: int) -> list[Judged]:

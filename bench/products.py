@@ -60,10 +60,40 @@ async def logging(turn: TurnInput, ctx) -> Turn:
     return Turn(reply=turn.text)
 """
 
+_SHELL_AGENT = """\
+from evalfleet import Coverage, Turn, TurnInput, complete, sandbox_agent, unavailable
+from evalfleet.sandbox_ports import Command
+
+_COMMANDS = <commands>
+
+
+@sandbox_agent(
+    coverage=Coverage(
+        events=complete,
+        actions=unavailable("it has no tools"),
+        messages=complete,
+        usage=unavailable("it has no model"),
+        status=complete,
+        data=complete,
+    )
+)
+async def shell(turn: TurnInput, ctx) -> Turn:
+    for argv in _COMMANDS:
+        done = await ctx.sandbox.run(Command(argv=tuple(part.replace("<text>", turn.text) for part in argv)))
+    return Turn(reply=done.text.strip())
+"""
+
+_COMMANDS = (("sh", "-c", "echo <text> > f"), ("sha256sum", "f"), ("cat", "f"))
+
 
 def row_text(index: int) -> str:
     """What the agent is sent for a row, and answers."""
     return f"row-{index}"
+
+
+def shell_commands(text: str) -> tuple[tuple[str, ...], ...]:
+    """The three commands of a row of W3; the last one prints the text."""
+    return tuple(tuple(part.replace("<text>", text) for part in argv) for argv in _COMMANDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +128,15 @@ class Project:
         """Its agent takes 5 ms and appends a line `nanoseconds pid row` to `log` at each execution."""
         project = cls.write(folder, n, lanes=lanes, arm='{adapter: python, entry: "agents:logging"}')
         (folder / "agents.py").write_text(_LOGGING_AGENT.replace("<log>", str(log)))
+        return project
+
+    @classmethod
+    def with_shell_agent(cls, folder: Path, n: int, lanes: int, backend: str, image: str | None) -> Project:
+        """Its agent runs three commands in a sandbox of `backend`, and answers with what the last one printed."""
+        named = "" if image is None else f", image: {json.dumps(image)}"
+        arm = f'{{adapter: python, entry: "agents:shell", sandbox: {{backend: {backend}{named}}}}}'
+        project = cls.write(folder, n, lanes=lanes, arm=arm)
+        (folder / "agents.py").write_text(_SHELL_AGENT.replace("<commands>", repr(_COMMANDS)))
         return project
 
     def submit(self, *more: str) -> list[str]:

@@ -27,11 +27,14 @@ from bench.tables import render
 from bench.workloads.setting import Setting
 from bench.workloads.w1 import NullSweep
 from bench.workloads.w2 import latent_agent
+from bench.workloads.w3 import sandboxes
 from bench.workloads.w4 import LANES, kill_and_resume
 from bench.workloads.w5 import open_results
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results"
+_WORKLOADS = ("W1", "W2", "W3", "W4", "W5")
+_BACKENDS = ("local", "bubblewrap", "container")
 
 
 def main() -> int:
@@ -77,6 +80,9 @@ async def _measure(args: argparse.Namespace, peers: Sequence[Peer], bench: Bench
             latent=args.latent,
             kill_n=args.kill_n,
             peer_kill_n=args.peer_kill_n,
+            sandbox_n=args.sandbox_n,
+            backends=args.backends,
+            image=args.image,
         )
         sweep = NullSweep(setting)
         await sweep.warm_up()
@@ -95,6 +101,7 @@ def _round(workload: str, setting: Setting, sweep: NullSweep, number: int) -> As
     return {
         "W1": lambda: sweep.round(number),
         "W2": lambda: latent_agent(setting, number),
+        "W3": lambda: sandboxes(setting, number),
         "W4": lambda: kill_and_resume(setting, number),
         "W5": lambda: open_results(setting, sweep, number),
     }[workload]()
@@ -121,13 +128,16 @@ def _write(args: argparse.Namespace, figures: Figures, judged: Sequence[Judged],
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure evalfleet beside its peers.")
-    parser.add_argument("--workloads", type=_names("W1", "W2", "W4", "W5"), default="W1,W2,W4,W5")
+    parser.add_argument("--workloads", type=_names(*_WORKLOADS), default=",".join(_WORKLOADS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--n", type=_numbers, default="1000,10000,100000", help="rows of W1 for evalfleet")
     parser.add_argument("--peer-n", type=int, default=1000, help="rows of W1, and so of W5, for peers")
     parser.add_argument("--latent", type=_pairs, default="1000x100,10000x1000", help="rows x lanes of W2")
     parser.add_argument("--kill-n", type=int, default=10_000, help="rows of W4 for evalfleet")
     parser.add_argument("--peer-kill-n", type=int, default=1000, help="rows of W4 for peers")
+    parser.add_argument("--sandbox-n", type=int, default=500, help="rows of W3")
+    parser.add_argument("--backends", type=_names(*_BACKENDS), default="local", help="sandboxes of W3")
+    parser.add_argument("--image", help="what the containers of W3 start from")
     parser.add_argument("--peers", type=_names(*PEERS), default=",".join(PEERS))
     parser.add_argument("--out", default="latest", help="name of the files in bench/results")
     parser.add_argument("--report", action="store_true", help="exit 0 whatever the goals say")

@@ -35,6 +35,10 @@ class InspectAI:
     def resume(self, n: int, log: Path, folder: Path) -> Command:
         return self.slow(n, log, folder)
 
+    def shell(self, n: int, lanes: int, folder: Path) -> Command:
+        """W3: three commands a row in a sandbox of its own, which isolates nothing."""
+        return self._run("shell", n, folder, str(lanes))
+
     def read(self, what: str, folder: Path) -> Command:
         """Open the log that `null` left in `folder`: its header, or all of it."""
         return Command((str(self.python), str(SCRIPTS / "inspect_read.py"), what, str(folder)), _QUIET)

@@ -18,7 +18,8 @@ class Setting:
     """One bench: where it works, what it measures against, and how large.
 
     `home` is the state folder whose embedded server is warm at `url`; `sizes` are evalfleet's rows in ascending
-    order, `peer_n` the peers'. `latent` are (rows, lanes) of W2, `kill_n` and `peer_kill_n` rows of W4.
+    order, `peer_n` the peers'. `latent` are (rows, lanes) of W2, `kill_n` and `peer_kill_n` rows of W4. W3 has
+    `sandbox_n` rows in each of `backends`, containers starting from `image`.
     """
 
     bench: Bench
@@ -31,6 +32,9 @@ class Setting:
     latent: Sequence[tuple[int, int]]
     kill_n: int
     peer_kill_n: int
+    sandbox_n: int
+    backends: Sequence[str]
+    image: str | None
 
     @property
     def env(self) -> dict[str, str]:

@@ -70,6 +70,16 @@ def test_a_full_read_is_judged_by_its_rows_and_not_by_its_start() -> None:
     assert goal.what == "CPU of a row in a full read of 10,001 / Inspect's in 1,001"
 
 
+def test_a_sandbox_is_judged_by_its_rows_beside_their_bare_commands() -> None:
+    bare, local = ("W3", "floor", "bare commands"), ("W3", PRODUCT, "local")
+    figures = Figures(
+        (figure(bare, 1, cpu=0.1), figure(bare, 501, cpu=2.1), figure(local, 1, cpu=1.0), figure(local, 501, cpu=3.4))
+    )
+    judged = judge(figures, 10)
+    assert chosen(judged, "G7", "local").value == pytest.approx(1.2)
+    assert chosen(judged, "G7", "bubblewrap").verdict == "not measured"
+
+
 @pytest.mark.parametrize(
     ("value", "least", "verdict", "real"),
     [
