@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 #: As many links as the kernel follows in one path.
 _MOST_LINKS = 40
 #: To pass through a directory, which needs no right to read it; macOS has no such descriptors.
-PASSING = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
+PASSING = (os.O_PATH if sys.platform == "linux" else os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
 #: Opening never follows a link and never waits for the other end of a pipe.
 SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK
 

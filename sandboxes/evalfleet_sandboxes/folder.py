@@ -25,8 +25,10 @@ class Folder:
     """
 
     def __init__(self, root: Path, *, seen: str | None = None, owner: Owner | None = None) -> None:
-        names = (os.path.abspath(root), os.path.realpath(root)) if seen is None else (seen,)
-        self._anchor = Anchor(os.path.realpath(root), names, owner)
+        if seen is None:
+            self._anchor = Anchor(os.path.realpath(root), (os.path.abspath(root), os.path.realpath(root)), owner)
+        else:  # the root may lie in a mount namespace that only its own path, through /proc, leads to
+            self._anchor = Anchor(os.path.abspath(root), (seen,), owner)
 
     def read(self, path: str) -> bytes:
         return self.piece(path)

@@ -28,6 +28,10 @@ class Lease:
         self._lock = self.root.with_suffix(".lock")
         self._held: int | None = None
 
+    @property
+    def held(self) -> bool:
+        return self._held is not None
+
     def take(self) -> None:
         """Make the directory, empty. Raises AttemptFailure SANDBOX_EXISTS when someone else holds it.
 

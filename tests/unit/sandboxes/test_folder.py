@@ -93,11 +93,11 @@ def test_no_race_leads_a_copy_out(tmp_path: Path, outside: Path) -> None:
 
 
 def test_absolute_paths_are_those_that_the_sandbox_sees(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, seen="/sandbox/work")
-    folder.write("/sandbox/work/a/file", b"x")
-    (tmp_path / "link").symlink_to("/sandbox/work/a/../a/./file")
+    folder = Folder(tmp_path, seen="/sandbox/here")
+    folder.write("/sandbox/here/a/file", b"x")
+    (tmp_path / "link").symlink_to("/sandbox/here/a/../a/./file")
     assert folder.read("link") == b"x"
-    for path in (str(tmp_path / "a" / "file"), "/sandbox/workshop/a", "/", "/sandbox/work/../work/a/file"):
+    for path in (str(tmp_path / "a" / "file"), "/sandbox/hereshop/a", "/", "/sandbox/here/../here/a/file"):
         with pytest.raises(PermissionError):
             folder.read(path)
 

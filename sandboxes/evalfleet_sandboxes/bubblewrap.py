@@ -1,0 +1,129 @@
+"""The backend `bubblewrap`: sandboxes on this machine's own system, read-only, with one place to write to.
+
+One `bwrap` holds the namespaces of a sandbox; each command enters them by itself. What is isolated, what is seen and
+what is not enforced where: `docs/sandboxes.md`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+
+from evalfleet.errors import AttemptFailure, ConfigurationError, FailureKind
+from evalfleet.model.definition import SandboxSpec
+from evalfleet.sandbox_ports import Command, FoundSandbox, SandboxPlace
+from evalfleet_sandboxes.blocking import in_thread
+from evalfleet_sandboxes.bubblewrap_rights import find_bwrap, remedy, rights
+from evalfleet_sandboxes.bubblewrap_sandbox import BubblewrapSandbox, Machine, cgroup_name
+from evalfleet_sandboxes.bubblewrap_view import view_of_this_machine
+from evalfleet_sandboxes.cgroups import hierarchies
+from evalfleet_sandboxes.lease import Lease, found_leases, reap_lease
+
+_UNFILTERED = "system calls are not filtered: this kernel or architecture has no filter for them"
+
+
+class BubblewrapProvider:
+    """Makes bubblewrap sandboxes, one directory an owner below the state folder."""
+
+    name = "bubblewrap"
+    isolates = True
+    outlives = False
+
+    def __init__(self, place: SandboxPlace) -> None:
+        self._place = place
+        self._open: set[BubblewrapSandbox] = set()
+        self._looking = asyncio.Lock()
+        self._machine: Machine | None = None
+        self._filtered: bool | None = None
+        self._checks = itertools.count(1)
+
+    async def check(self) -> None:
+        await self._look()
+        try:
+            sandbox = await self.create(SandboxSpec(), f"check {os.getpid()} {next(self._checks)}")
+            await sandbox.close()
+        except AttemptFailure as error:
+            raise ConfigurationError(f"sandbox backend bubblewrap does not work here: {error}; {remedy()}") from error
+
+    async def create(self, spec: SandboxSpec, owner: str) -> BubblewrapSandbox:
+        """A fresh sandbox; `spec.files` is absolute or starts at this process's directory.
+
+        Raises AttemptFailure of kind sandbox: SANDBOX_UNSUPPORTED for an image, a user by name, a secret that nobody
+        resolved or a list of hosts, SANDBOX_EXISTS while the owner has one, SANDBOX_FILES_MISSING,
+        SANDBOX_FILES_REFUSED, SANDBOX_SETUP_FAILED, SANDBOX_FAILED when bwrap makes none.
+        """
+        if refused := list(_unsupported(spec)):
+            raise AttemptFailure(
+                FailureKind.SANDBOX, "SANDBOX_UNSUPPORTED", f"the bubblewrap sandbox has {'; '.join(refused)}"
+            )
+        machine = await self._look()
+        sandbox = BubblewrapSandbox(machine, Lease(self._place.state, owner), spec, self._open.discard)
+        self._open.add(sandbox)
+        try:
+            await sandbox.prepare()
+            await self._tell_of_the_filter(sandbox)
+        except BaseException:
+            await asyncio.shield(sandbox.close())
+            raise
+        return sandbox
+
+    async def close(self) -> None:
+        outcomes = await asyncio.gather(*[sandbox.close() for sandbox in self._open], return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome  # the first, after all had their turn
+
+    async def found(self) -> list[FoundSandbox]:
+        return await in_thread(found_leases, self._place.state, socket.gethostname())
+
+    async def reap(self, sandbox: FoundSandbox) -> None:
+        state = self._place.state.absolute()
+        if await in_thread(reap_lease, state, sandbox.id):
+            groups = await in_thread(hierarchies)
+            await in_thread(groups.remove, cgroup_name(state / sandbox.id))
+
+    async def _look(self) -> Machine:
+        """Look at the machine once. Raises ConfigurationError saying what is missing."""
+        async with self._looking:
+            if self._machine is None:
+                self._machine = Machine(
+                    spawner=self._place.spawner,
+                    rights=await in_thread(rights),
+                    bwrap=await in_thread(find_bwrap, self._place.environment),
+                    view=await in_thread(view_of_this_machine),
+                    hierarchies=await in_thread(hierarchies),
+                )
+            return self._machine
+
+    async def _tell_of_the_filter(self, sandbox: BubblewrapSandbox) -> None:
+        """Add the notice where commands turn out to run without a filter, which the first sandbox shows."""
+        if self._filtered is None:
+            seen = await sandbox.run(Command(argv=("grep", "^Seccomp:\t2$", "/proc/self/status")))
+            self._filtered = seen.ok
+        if not self._filtered:
+            sandbox.notices = (*sandbox.notices, _UNFILTERED)
+
+
+class BubblewrapFactory:
+    """Entry point `bubblewrap` of `evalfleet.sandboxes`."""
+
+    name = "bubblewrap"
+
+    def build(self, place: SandboxPlace) -> BubblewrapProvider:
+        return BubblewrapProvider(replace(place, state=place.state.absolute()))
+
+
+factory = BubblewrapFactory()
+
+
+def _unsupported(spec: SandboxSpec) -> Iterator[str]:
+    if spec.image is not None:
+        yield f"no images (image: {spec.image})"
+    if unresolved := [name for name in spec.env_from if name not in spec.env]:
+        yield f"no access to secrets, which have to be in env by now (env_from: {', '.join(unresolved)})"
+    if not isinstance(spec.network, str):
+        yield f"no network of some hosts only (network: {', '.join(spec.network)})"

@@ -1,0 +1,282 @@
+"""One bubblewrap sandbox: its directories, the process that holds its namespaces, and the commands that enter them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import itertools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from evalfleet.errors import AttemptFailure, FailureKind, InfrastructureError
+from evalfleet.model.definition import SandboxSpec
+from evalfleet.sandbox_ports import Command, CommandResult, Inside, Spawner
+from evalfleet_sandboxes.anchored import Owner
+from evalfleet_sandboxes.blocking import in_thread
+from evalfleet_sandboxes.bubblewrap_holder import Holder
+from evalfleet_sandboxes.bubblewrap_rights import Rights
+from evalfleet_sandboxes.bubblewrap_view import ENVIRONMENT, ROOM, WORKDIR, View, etc_files, room_arguments
+from evalfleet_sandboxes.cgroups import Cgroup, Hierarchies
+from evalfleet_sandboxes.detached import FileExecution, Outputs, redirected
+from evalfleet_sandboxes.folder import Folder, remove
+from evalfleet_sandboxes.host_commands import not_started, set_up
+from evalfleet_sandboxes.lease import Lease
+from evalfleet_sandboxes.listening import listen_in_network_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What a provider knows of the machine that its sandboxes are on."""
+
+    spawner: Spawner
+    bwrap: str
+    rights: Rights
+    view: View
+    hierarchies: Hierarchies
+
+
+class BubblewrapSandbox:
+    """One attempt's namespaces and directories; see `Sandbox`. `notices` says what of the spec is not enforced.
+
+    How a command ended can't be known once what holds its tree together was killed: the sandbox is lost then, and
+    all that runs in it is ended.
+    """
+
+    def __init__(
+        self, machine: Machine, lease: Lease, spec: SandboxSpec, on_closed: Callable[[BubblewrapSandbox], None]
+    ) -> None:
+        self._machine = machine
+        self._lease = lease
+        self._spec = spec
+        self._on_closed = on_closed
+        self._user = machine.rights.user(spec.user)
+        self._env = {**ENVIRONMENT, **spec.env}
+        self._holder = Holder(machine.spawner, f"{lease.root} {id(self)}", lease.root)
+        self._cgroup = Cgroup()
+        self._files = Folder(lease.root)
+        self._executions: dict[str, FileExecution] = {}
+        self._numbers = itertools.count(1)
+        self._ending = asyncio.Lock()
+        self._listening = asyncio.Lock()
+        self._closed = False
+        self._lost: AttemptFailure | None = None
+        self.notices: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return self._lease.root.name
+
+    @property
+    def workdir(self) -> str:
+        return WORKDIR
+
+    @property
+    def tree(self) -> Path | None:
+        return None if self._in_memory else self._lease.root / "work"
+
+    async def run(self, command: Command) -> CommandResult:
+        self._require_open()
+        user = self._machine.rights.of_command(command.user, self._user)
+        placed = replace(command, cwd=os.path.join(WORKDIR, command.cwd or ""), user=None)
+        inside = Inside(pid=self._holder.pid, uid=user.uid, gid=user.gid, cgroups=self._cgroup.folders)
+        before = await self._oom_kills()
+        try:
+            result = await self._machine.spawner.run(
+                placed, base_env=self._env, group=self._holder.group, inside=inside
+            )
+        except InfrastructureError as error:
+            raise await self._lose(str(error), before) from error
+        except OSError as error:
+            self._require_open()
+            result = not_started(command, error)
+        after = await self._oom_kills()
+        return result if before is None or after is None else replace(result, oom_kills=after - before)
+
+    async def start(self, command: Command) -> FileExecution:
+        self._require_open()
+        user = self._machine.rights.of_command(command.user, self._user)
+        identifier = str(next(self._numbers))
+        outputs = Outputs(self._folder_of(user, self._room, ROOM), f"executions/{identifier}")
+        await in_thread(outputs.make)
+        placed = redirected(command, f"{ROOM}/{outputs.name}")
+        task = asyncio.create_task(self.run(placed), name=f"{self.id} {identifier}")
+        execution = FileExecution(outputs, task, command.output_limit, self._require_open)
+        self._executions[identifier] = execution
+        return execution
+
+    async def attach(self, execution: str) -> FileExecution:
+        self._require_open()
+        return self._executions[execution]
+
+    async def probe(self) -> None:
+        self._require_open()
+        if not await in_thread(self._work.is_dir):
+            raise await self._lose("its working directory is gone")
+
+    async def read(self, path: str) -> bytes:
+        return await self._on_files(self._files.read, path)
+
+    async def write(self, path: str, data: bytes) -> None:
+        await self._on_files(self._files.write, path, data)
+
+    async def upload(self, source: Path, target: str) -> None:
+        await self._on_files(self._files.upload, source, target)
+
+    async def download(self, source: str, target: Path) -> None:
+        await self._on_files(self._files.download, source, target)
+
+    async def export(self, target: Path) -> None:
+        await self._on_files(self._files.export, target)
+
+    async def listen(self) -> int:
+        """See `Listening.listen`."""
+        async with self._listening:
+            self._require_open()
+            return await listen_in_network_of(self._holder.pid, self._machine.spawner, self._lease.root)
+
+    async def reset(self) -> None:
+        """New namespaces and new directories: nothing of the old ones is left that could be unclean."""
+        self._require_open()
+        async with self._ending:
+            try:
+                await self._end_everything()
+            except (InfrastructureError, OSError) as error:
+                self._lost = _failure("SANDBOX_UNCLEAN", str(error))
+                raise self._lost from error
+            await in_thread(self._wipe)
+            await self._move_in()
+
+    async def close(self) -> None:
+        self._closed = True
+        async with self._ending:
+            try:
+                await self._end_everything()
+            except (InfrastructureError, OSError) as error:
+                raise _failure("SANDBOX_CLEANUP_FAILED", str(error)) from error
+            await in_thread(self._lease.release)
+            self._on_closed(self)
+
+    async def prepare(self) -> None:
+        """Take the lease and move in. Raises AttemptFailure."""
+        await in_thread(self._lease.take)
+        await self._move_in()
+
+    async def _move_in(self) -> None:
+        """Directories, limits, namespaces, files, setup."""
+        arguments = await in_thread(self._lay_out)
+        await self._holder.start(self._machine.bwrap, arguments)
+        await in_thread(self._furnish)
+        await set_up(self._spec.setup, self.run)
+
+    def _lay_out(self) -> list[str]:
+        """Make what has to be there before the namespaces, and say how they are made."""
+        root, spec, machine = self._lease.root, self._spec, self._machine
+        etc = root / "etc"
+        for name in ("etc",) if self._in_memory else ("etc", "room", "work"):
+            (root / name).mkdir(0o755)
+        for name, text in etc_files(self._user, network=spec.network == "open").items():
+            (etc / name).write_text(text, encoding="ascii")
+            (etc / name).chmod(0o644)
+        self._cgroup, refused = machine.hierarchies.make(cgroup_name(root), spec.resources)
+        self.notices = tuple(_not_enforced(spec, name) for name in refused)
+        return [
+            *machine.rights.arguments(self._user),
+            *machine.view.arguments(spec, etc, root.parent),
+            *room_arguments(root, spec.resources.disk),
+        ]
+
+    def _furnish(self) -> None:
+        """Give the room and the workdir to the sandbox's user, and bring the spec's files."""
+        owner = self._machine.rights.owner(self._user)
+        room, work = self._room, self._work
+        for folder, mode in ((room, 0o755), (work, 0o755), (room / "home", 0o700), (room / "tmp", 0o1777)):
+            folder.mkdir(exist_ok=True)
+            folder.chmod(mode)
+            if owner is not None:
+                os.chown(folder, owner.uid, owner.gid)
+        self._files = self._folder_of(self._user, work, WORKDIR)
+        if self._spec.files is None:
+            return
+        source = Path(self._spec.files)
+        if not source.is_dir():
+            raise _failure("SANDBOX_FILES_MISSING", f"files: {source} is not a directory")
+        try:
+            self._files.upload(source, ".")
+        except PermissionError as error:
+            raise _failure("SANDBOX_FILES_REFUSED", f"files: {error}") from error
+
+    def _wipe(self) -> None:
+        for path in self._lease.root.iterdir():
+            remove(path)
+
+    async def _end_everything(self) -> None:
+        """Raises InfrastructureError or OSError when something is left."""
+        for execution in self._executions.values():
+            await execution.end()
+        self._executions.clear()
+        await self._holder.end()
+        if self._lease.held:  # else the directory and its groups are another's
+            await in_thread(self._machine.hierarchies.remove, cgroup_name(self._lease.root))
+
+    async def _lose(self, why: str, oom_kills: int | None = None) -> AttemptFailure:
+        """The failure of a sandbox that is good for nothing any more; what still runs in it is ended."""
+        self._require_open()
+        now = await self._oom_kills()
+        if oom_kills is not None and now is not None and now > oom_kills:
+            self._lost = _failure("SANDBOX_OOM", "it ran out of memory: the kernel killed what holds its commands")
+        else:
+            self._lost = _failure("SANDBOX_LOST", why)
+        with contextlib.suppress(InfrastructureError):  # what would not die is for `close` to tell
+            await self._holder.end()
+        return self._lost
+
+    async def _oom_kills(self) -> int | None:
+        return None if self._cgroup.memory is None else await in_thread(self._cgroup.oom_kills)
+
+    async def _on_files(self, operation: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        self._require_open()
+        return await in_thread(operation, *args, **kwargs)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise _failure("SANDBOX_CLOSED", f"sandbox {self.id} is closed")
+        if self._lost is None and self._holder.ended:
+            self._lost = _failure("SANDBOX_LOST", "the process that held it together is gone")
+        if self._lost is not None:
+            raise self._lost
+
+    @property
+    def _in_memory(self) -> bool:
+        return self._spec.resources.disk is not None
+
+    @property
+    def _room(self) -> Path:
+        return Path(f"/proc/{self._holder.pid}/root{ROOM}") if self._in_memory else self._lease.root / "room"
+
+    @property
+    def _work(self) -> Path:
+        return Path(f"/proc/{self._holder.pid}/root{WORKDIR}") if self._in_memory else self._lease.root / "work"
+
+    def _folder_of(self, user: Owner, path: Path, seen: str) -> Folder:
+        return Folder(path, seen=seen, owner=self._machine.rights.owner(user))
+
+
+def cgroup_name(root: Path) -> str:
+    """The name of the control groups of the sandbox with this directory."""
+    return f"evalfleet-{hashlib.sha256(os.fsencode(root)).hexdigest()[:20]}"
+
+
+def _not_enforced(spec: SandboxSpec, name: str) -> str:
+    limit = getattr(spec.resources, name)
+    return f"resources.{name}: {limit} is not enforced by this bubblewrap sandbox: no control group can be made here"
+
+
+def _failure(code: str, message: str) -> AttemptFailure:
+    return AttemptFailure(FailureKind.SANDBOX, code, message)

@@ -1,0 +1,49 @@
+"""Sockets that listen in the network of a sandbox whose processes are on this machine. Linux."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+from pathlib import Path
+
+from evalfleet.errors import AttemptFailure, FailureKind, InfrastructureError
+from evalfleet.sandbox_ports import Command, Spawner
+from evalfleet_sandboxes import listener
+
+_SECONDS = 60.0
+
+
+async def listen_in_network_of(pid: int, spawner: Spawner, folder: Path) -> int:
+    """The descriptor of a TCP socket that listens on 127.0.0.1 of the network of the process `pid`, on a free port.
+
+    `folder` is a directory of this machine that nobody else uses meanwhile. Raises AttemptFailure
+    SANDBOX_UNREACHABLE where the network can't be entered from here.
+    """
+    with contextlib.ExitStack() as opened:
+        directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        opened.callback(os.close, directory)
+        place = f"/proc/self/fd/{directory}/{listener.NAME}"  # a socket's path may have 107 bytes only
+        receiver = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        receiver.bind(place)
+        opened.callback(os.unlink, place)
+        receiver.listen(1)
+        receiver.setblocking(False)
+        argv = (sys.executable, "-I", "-S", listener.__file__, str(pid))
+        try:
+            result = await spawner.run(Command(argv=argv, cwd=str(folder), timeout=_SECONDS), base_env={})
+        except (InfrastructureError, OSError) as error:
+            raise _unreachable(str(error)) from error
+        if not result.ok:
+            raise _unreachable(result.stderr.decode("utf-8", "replace").strip() or "no answer")
+        sender, _ = receiver.accept()
+        with sender:
+            _, descriptors, _, _ = socket.recv_fds(sender, 1, 1)
+        os.set_inheritable(descriptors[0], False)
+        return descriptors[0]
+
+
+def _unreachable(why: str) -> AttemptFailure:
+    message = f"the network of the sandbox can't be entered from here: {why}"
+    return AttemptFailure(FailureKind.SANDBOX, "SANDBOX_UNREACHABLE", message)
