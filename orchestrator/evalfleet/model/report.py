@@ -8,6 +8,7 @@ from typing import Any
 
 from evalfleet.errors import FailureKind
 from evalfleet.model.assertion import AssertionRow
+from evalfleet.model.changes import Attribution
 from evalfleet.model.grading import Basis
 from evalfleet.model.judge import JudgeCall
 from evalfleet.model.sandbox import SandboxUse
@@ -184,6 +185,7 @@ class AttemptDetail:
     diagnostics: tuple[str, ...] = ()
     judge_calls: tuple[JudgeCall, ...] = ()
     sandbox: SandboxUse | None = None
+    attribution: Attribution | None = None
     basis: Basis | None = None
     kept_because: str | None = None
 

@@ -6,19 +6,21 @@ A float that is no number is written `{"$number": "nan"}`, bytes `{"$base64": "â
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import math
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, cast
 
+from evalfleet.model.changes import Attribution
 from evalfleet.model.events import MISSING
 from evalfleet.model.report import AttemptDetail
 from evalfleet.reports.json_report import attempt_value
 
 
 def detail_value(detail: AttemptDetail) -> dict[str, Any]:
-    """The attempt with its turns, assertions, judge calls and diagnostics, as the agent and the judge produced them."""
+    """The attempt with its turns, assertions, judge calls, changes and diagnostics, as they were produced."""
     return {
         **attempt_value(detail.view, text=True),
         "turns": plain(detail.turns),
@@ -26,9 +28,20 @@ def detail_value(detail: AttemptDetail) -> dict[str, Any]:
         "judge_calls": plain(detail.judge_calls),
         "diagnostics": list(detail.diagnostics),
         "sandbox": plain(detail.sandbox),
+        "changes": None if detail.attribution is None else _changes(detail.attribution),
         "basis": plain(detail.basis),
         "kept_because": detail.kept_because,
     }
+
+
+def _changes(found: Attribution) -> dict[str, Any]:
+    """The windows with their patches as text where they are UTF-8; `gap` is why the agent's may not be all."""
+    value = plain(found)
+    for window, own in zip(value["windows"], found.windows, strict=True):
+        for change, one in zip(window["changes"], own.changes, strict=True):
+            with contextlib.suppress(UnicodeDecodeError):
+                change["patch"] = None if one.patch is None else one.patch.decode("utf-8")
+    return {**value, "gap": found.gap}
 
 
 def plain(value: Any) -> Any:

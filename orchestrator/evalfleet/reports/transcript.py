@@ -12,6 +12,7 @@ from evalfleet.model.turn import TurnInput, TurnRecord, TurnStatus
 from evalfleet.model.usage import Usage
 from evalfleet.reports import wording
 from evalfleet.reports.assertion_tree import assertion_lines
+from evalfleet.reports.change_lines import change_lines
 from evalfleet.reports.event_lines import event_lines
 from evalfleet.reports.figures import counted, money, seconds
 from evalfleet.reports.graded import BASES
@@ -24,12 +25,17 @@ TEXT_LIMIT = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptParts:
-    """What to show. `limit` cuts long texts for display, None shows them whole; outcomes never depend on it."""
+    """What to show. `limit` cuts long texts for display, None shows them whole; outcomes never depend on it.
+
+    `changes` names the paths that changed in the workdir, `diff` shows how.
+    """
 
     turns: bool = True
     tools: bool = True
     assertions: bool = True
     judge: bool = True
+    changes: bool = True
+    diff: bool = False
     diagnostics: bool = False
     limit: int | None = TEXT_LIMIT
 
@@ -41,6 +47,9 @@ def render_transcript(case: CaseView, detail: AttemptDetail, parts: TranscriptPa
         for turn in detail.turns:
             yield ""
             yield from _turn(turn, parts)
+    if (parts.changes or parts.diff) and detail.attribution is not None:
+        yield ""
+        yield from change_lines(detail.attribution, patches=parts.diff, limit=parts.limit)
     if parts.assertions:
         yield ""
         yield from _assertions(detail, parts.limit)

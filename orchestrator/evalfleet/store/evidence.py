@@ -66,6 +66,7 @@ class EvidenceReader:
             diagnostics=grading.diagnostics,
             judge_calls=grading.judge_calls,
             sandbox=found.sandbox,
+            attribution=found.attribution,
             basis=None if basis is None else Basis(basis),
             kept_because=reason,
         )

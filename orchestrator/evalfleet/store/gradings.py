@@ -101,7 +101,7 @@ class Regrader:
         summary = regrading.evidence.summary
         if regrading.basis is Basis.KEPT:
             return EncodedRegrading(summary.attempt, regrading.basis, regrading.reason, None)
-        rows = self._encoder.encode_inline(replace(regrading.evidence, turns=())).rows
+        rows = self._encoder.encode_inline(replace(regrading.evidence, turns=(), attribution=None)).rows
         return EncodedRegrading(summary.attempt, regrading.basis, regrading.reason, rows)
 
     async def add(self, regradings: Sequence[EncodedRegrading]) -> None:
@@ -177,5 +177,6 @@ class Regrader:
             assertions=found.assertions,
             diagnostics=found.diagnostics,
             judge_calls=found.judge_calls,
+            attribution=found.attribution,
         )
         return RecordedAttempt(case, evidence, Verdict(judged))

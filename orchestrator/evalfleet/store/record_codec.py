@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalfleet.model.assertion import AssertionPolicy, AssertionResult, AssertionRow, Result
+from evalfleet.model.changes import Attribution
 from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, Coverage, CoverageEntry, CoverageState, complete
 from evalfleet.model.events import (
     MISSING,
@@ -35,6 +36,7 @@ from evalfleet.model.judge import JudgeCall
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.sandbox import SandboxUse
 from evalfleet.model.turn import InputFile, InputResponse, TurnInput, TurnRecord, TurnStatus
+from evalfleet.store.changes_codec import encode_attribution, read_attribution
 from evalfleet.store.judge_codec import encode_judge_call, read_judge_call
 from evalfleet.store.usage_codec import encode_usage, read_usage
 
@@ -52,6 +54,7 @@ class Decoded:
     message: str | None = None
     judge_calls: tuple[JudgeCall, ...] = ()
     sandbox: SandboxUse | None = None
+    attribution: Attribution | None = None
 
 
 def encode_head(evidence: AttemptEvidence) -> list[Any]:
@@ -64,11 +67,13 @@ def encode_head(evidence: AttemptEvidence) -> list[Any]:
         dict(summary.extra),
         summary.message,
     ]
-    if evidence.judge_calls or summary.sandbox is not None:
-        head.append([encode_judge_call(call) for call in evidence.judge_calls])
-    if summary.sandbox is not None:
-        head.append(_sandbox(summary.sandbox))
-    return head
+    optional = (
+        [encode_judge_call(call) for call in evidence.judge_calls],
+        None if summary.sandbox is None else _sandbox(summary.sandbox),
+        None if evidence.attribution is None else encode_attribution(evidence.attribution),
+    )
+    last = max((at for at, part in enumerate(optional) if part), default=-1)
+    return [*head, *optional[: last + 1]]
 
 
 def event_counts(head: list[Any]) -> list[int]:
@@ -86,7 +91,8 @@ def decode(head: list[Any], events: list[list[Any]]) -> Decoded:
         extra=extra,
         message=message,
         judge_calls=tuple(read_judge_call(call) for call in head[5]) if len(head) > 5 else (),
-        sandbox=_read_sandbox(head[6]) if len(head) > 6 else None,
+        sandbox=_read_sandbox(head[6]) if len(head) > 6 and head[6] else None,
+        attribution=read_attribution(head[7]) if len(head) > 7 else None,
     )
 
 

@@ -57,6 +57,7 @@ class Recorded:
             assertions=found.assertions,
             diagnostics=found.diagnostics,
             judge_calls=found.judge_calls,
+            attribution=found.attribution,
         )
 
 

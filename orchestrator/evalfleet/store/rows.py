@@ -82,7 +82,7 @@ class EvidenceEncoder:
         Raises AttemptFailure of kind adapter when the evidence is no JSON, StoreError when the artifact store
         cannot be reached.
         """
-        if sum([len(turn.events) for turn in evidence.turns]) > _MANY_EVENTS:  # a second of work: not on the loop
+        if _is_large(evidence):  # a second of work: not on the loop
             record, pages = await asyncio.to_thread(_bodies, evidence, Packer())
             record, pages = await self._moved(record, pages)
             return await asyncio.to_thread(_seal, self._run_key, evidence, record, pages)
@@ -109,6 +109,13 @@ def finished(rows: EncodedRows, settles: bool, worker: str, *, excused: bool = F
 def encode_attempt(evidence: AttemptEvidence, run_key: int) -> SealedAttempt:
     """One attempt encoded with everything in its rows; use an EvidenceEncoder for more than one."""
     return EvidenceEncoder(run_key).encode_inline(evidence)
+
+
+def _is_large(evidence: AttemptEvidence) -> bool:
+    if sum([len(turn.events) for turn in evidence.turns]) > _MANY_EVENTS:
+        return True
+    windows = () if evidence.attribution is None else evidence.attribution.windows
+    return sum(len(change.patch or b"") for window in windows for change in window.changes) > ARTIFACT_LIMIT
 
 
 def _bodies(evidence: AttemptEvidence, packer: Packer) -> tuple[bytes, list[Page]]:

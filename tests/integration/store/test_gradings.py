@@ -39,6 +39,7 @@ from tests.integration.store.samples import (
     started,
 )
 from tests.integration.store.sql import one, rows
+from tests.unit.store.test_rows import CHANGES
 
 WEIRD = "nul \0, lone \ud800, emoji \U0001f600"
 PASSED, FAILED, ERRORED = Verdict.PASSED, Verdict.FAILED, Verdict.ERRORED
@@ -148,6 +149,7 @@ async def test_what_is_read_to_be_judged_is_what_was_recorded(database: str, tmp
     noise = "".join(chr(0x4E00 + (n * n * 2654435761 >> 7) % 20000) for n in range(700_000))
     large = evidence(100, 0, message=WEIRD, skip_reason="why", score_state=ScoreState.PARTIAL, earned=2.5)
     large = replace(large, turns=(replace(large.turns[0], events=(Message(Role.USER, noise + WEIRD),)),))
+    large = replace(large, attribution=CHANGES)
     case = a_case(0, tags=("t",), variants={"v": "x"}, style=Style.SCORE, repetition=0)
     run_key, recorder = await claimed(database, [(case, None)])
     sealed = await EvidenceEncoder(run_key, artifacts, "r1").encode(large)

@@ -17,6 +17,7 @@ from evalfleet.store.artifacts import FileArtifacts
 from evalfleet.store.recordings import Recordings
 from tests.integration.store.samples import OTHER, a_case, batch, evidence, resumed, started
 from tests.integration.store.sql import execute, one
+from tests.unit.store.test_rows import CHANGES
 
 
 def recordings(url: str, run_key: int, folder: Path) -> Recordings:
@@ -27,7 +28,7 @@ async def test_a_recording_is_read_back_as_it_was(database: str, tmp_path: Path)
     run, recorder = await started(database)
     kept = recordings(database, run.run_key, tmp_path)
     use = SandboxUse(backend="local", starts=1, making=0.25, using=3.5, closing=0.125, kept="r1%2F101")
-    given = evidence(101, 1, skip_reason="no \ud800 network", sandbox=use)
+    given = replace(evidence(101, 1, skip_reason="no \ud800 network", sandbox=use), attribution=CHANGES)
     asked = {
         0: Question(recipe="closed_qa", text="Is it?", material={"input": "a", "output": "\ud800"}),
         3: Question(recipe="custom", text="Which?", choices={"a": 1.0, "b": 0.5}),
@@ -37,7 +38,8 @@ async def test_a_recording_is_read_back_as_it_was(database: str, tmp_path: Path)
     assert (found.evidence.turns, found.evidence.assertions) == (given.turns, given.assertions)
     assert (found.started_at, found.duration) == (given.summary.started_at, given.summary.duration)
     assert (found.skip_reason, found.questions) == (given.summary.skip_reason, asked)
-    assert found.as_evidence(102, a_case(1)).summary.sandbox == use
+    other = found.as_evidence(102, a_case(1))
+    assert (other.summary.sandbox, other.attribution) == (use, CHANGES)
     await kept.close()
     await recorder.close()
 

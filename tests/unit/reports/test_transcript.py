@@ -7,6 +7,7 @@ import pytest
 
 from evalfleet.errors import FailureKind
 from evalfleet.model.assertion import AssertionPolicy, AssertionResult, AssertionRow, Result
+from evalfleet.model.changes import Attribution, Change, ChangedBy, ChangeKind, FileFacts, Window
 from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, partial
 from evalfleet.model.events import (
     Compaction,
@@ -255,3 +256,44 @@ def test_parts_can_be_left_out(make_case: Callable[..., CaseView]) -> None:
     assert not any(line.startswith("  assistant") for line in only_tools)
     assert any("get_weather" in line for line in only_tools)
     assert "assertions" not in only_tools
+
+
+def changed() -> AttemptDetail:
+    old, new = FileFacts(0o100644, 12, "a" * 40), FileFacts(0o100755, 20 << 20, "b" * 40)
+    patch = b"diff --git a/a.py b/a.py\n@@ -1 +1 @@\n-old\n+new \x1b[31m\n"
+    own = (
+        Change(path="a.py", kind=ChangeKind.MODIFIED, before=old, after=old, patch=patch),
+        Change(path="run.log", kind=ChangeKind.ADDED, after=old, ignored=True, patch=patch),
+        Change(path="big\n.bin", kind=ChangeKind.MODIFIED, before=old, after=new, binary=True, patch=None),
+    )
+    windows = (
+        Window(label="turn1", by=ChangedBy.EVAL, before="a", after="b", changes=own[:1]),
+        Window(label="turn1", by=ChangedBy.AGENT, before="b", after="c", changes=own, omitted=2, unread=("x",)),
+    )
+    return replace(detail(), attribution=Attribution(windows=windows, error="turn2: git is gone"))
+
+
+def test_changes_are_named_window_by_window(make_case: Callable[..., CaseView]) -> None:
+    lines = transcript(make_case(), changed())
+    start = lines.index("changes")
+    assert lines[start : lines.index("", start)] == [
+        "changes",
+        "  turn1 · eval · 1 change",
+        "    modified a.py (12 bytes)",
+        "  turn1 · agent · 3 changes",
+        "    modified a.py (12 bytes)",
+        "    modified big\\n.bin (binary, 12 bytes → 20 MB, mode 100644 → 100755, content not kept)",
+        "    left out by the project's .gitignore",
+        "      added    run.log (12 bytes)",
+        "    2 paths beyond the limits not followed or not kept",
+        "    unreadable x",
+        "  ✗ not known: turn2: git is gone",
+    ]
+
+
+def test_a_diff_shows_lines_and_no_control_characters(make_case: Callable[..., CaseView]) -> None:
+    parts = TranscriptParts(turns=False, tools=False, assertions=False, judge=False, changes=False, diff=True)
+    lines = list(render_transcript(make_case(), changed(), parts))
+    assert "turn1 · agent · 3 changes" in lines[lines.index("changes") + 7]
+    assert lines.count("      -old") == 2 and "      +new \\x1b[31m" in lines
+    assert not any("conversation" in line or "✓" in line for line in lines)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from evalfleet.errors import FailureKind
 from evalfleet.model.assertion import AssertionPolicy, AssertionResult, AssertionRow, Result
 from evalfleet.model.case import AttemptSummary
+from evalfleet.model.changes import Attribution, Change, ChangedBy, ChangeKind, FileFacts, Window
 from evalfleet.model.coverage import COMPLETE_COVERAGE, Coverage, complete, partial, unavailable
 from evalfleet.model.events import (
     MISSING,
@@ -203,6 +204,31 @@ summaries = st.builds(
     extra=st.dictionaries(texts, values, max_size=2),
 )
 
+facts = st.none() | st.builds(
+    FileFacts, st.sampled_from((0o100644, 0o100755, 0o120000)), st.integers(0, 1 << 62), texts
+)
+changes = st.builds(
+    Change,
+    path=texts,
+    kind=st.sampled_from(ChangeKind),
+    before=facts,
+    after=facts,
+    binary=st.booleans(),
+    ignored=st.booleans(),
+    patch=st.none() | st.binary(max_size=20),
+)
+windows = st.builds(
+    Window,
+    label=texts,
+    by=st.sampled_from(ChangedBy),
+    before=texts,
+    after=texts,
+    changes=st.lists(changes, max_size=3).map(tuple),
+    omitted=st.integers(0, 1 << 40),
+    unread=st.lists(texts, max_size=2).map(tuple),
+)
+attributions = st.builds(Attribution, windows=st.lists(windows, max_size=3).map(tuple), error=maybe_texts)
+
 evidences = st.builds(
     AttemptEvidence,
     summary=summaries,
@@ -210,4 +236,5 @@ evidences = st.builds(
     assertions=st.lists(assertions, max_size=2).map(tuple),
     diagnostics=st.lists(texts, max_size=2).map(tuple),
     judge_calls=st.lists(judge_calls, max_size=2).map(tuple),
+    attribution=st.none() | attributions,
 )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import struct
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 
 from evalfleet.errors import AttemptFailure, FailureKind, StoreError
+from evalfleet.model.changes import Attribution, Change, ChangedBy, ChangeKind, FileFacts, Window
 from evalfleet.model.events import MISSING, Event, Message, OperationFinished, OperationStarted, OperationStatus, Role
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.usage import Usage
@@ -34,7 +36,25 @@ from tests.unit.store.memory_artifacts import MemoryArtifacts
 from tests.unit.store.tuples import parse, parse_all
 
 _GOLDEN = "1128b52ffd20513d010090203432222c223a7d2c5b312c322c332c5d5d060029f5a090358a161390cb81d2902764643310"
-OWN_FIELDS = len(ATTEMPT_FIELDS) - 2  # the coordinator appends the last two
+OWN_FIELDS = len(ATTEMPT_FIELDS) - 3  # the coordinator appends the last three
+
+
+#: What an agent changed, of which some is no text, with a size that no record keeps inline.
+CHANGES = Attribution(
+    windows=(
+        Window(
+            label="turn1",
+            by=ChangedBy.AGENT,
+            before="a" * 40,
+            after="b" * 40,
+            changes=(
+                Change(path="a \udcff", kind=ChangeKind.ADDED, after=FileFacts(0o100644, 3, "c" * 40), patch=b"\xff\0"),
+                Change(path="b", kind=ChangeKind.MODIFIED, patch=Random(1).randbytes(1 << 20)),
+                Change(path="c", kind=ChangeKind.DELETED, patch=None),
+            ),
+        ),
+    ),
+)
 
 
 def attempt_fields(found: AttemptEvidence) -> dict[str, bytes | None]:
@@ -62,6 +82,14 @@ def assert_same(found: Decoded, given: AttemptEvidence) -> None:
     assert repr(found.extra) == repr(given.summary.extra)
     assert found.message == given.summary.message
     assert repr(found.judge_calls) == repr(given.judge_calls)
+    assert found.attribution == given.attribution
+
+
+async def test_many_changed_bytes_stand_in_the_artifact_store() -> None:
+    given = replace(evidence(1, 0), attribution=CHANGES)
+    artifacts = MemoryArtifacts()
+    assert_same(await read_back(given, artifacts), given)
+    assert len(artifacts.objects) == 1
 
 
 @given(evidences)

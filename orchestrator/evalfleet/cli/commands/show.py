@@ -35,6 +35,7 @@ class _Chosen:
     tools: bool
     assertions: bool
     judge: bool
+    diff: bool
     diagnostics: bool
     full: bool
     text: bool
@@ -46,12 +47,14 @@ class _Chosen:
     @property
     def parts(self) -> TranscriptParts:
         """Naming a part shows only the named ones."""
-        every = not (self.turns or self.tools or self.assertions or self.judge)
+        every = not (self.turns or self.tools or self.assertions or self.judge or self.diff)
         return TranscriptParts(
             turns=every or self.turns,
             tools=every or self.tools,
             assertions=every or self.assertions,
             judge=every or self.judge,
+            changes=every,
+            diff=self.diff,
             diagnostics=self.diagnostics,
             limit=None if self.full else TEXT_LIMIT,
         )
@@ -71,6 +74,7 @@ class _Chosen:
 @click.option("--tools", is_flag=True, help="Only the tool calls.")
 @click.option("--assertions", is_flag=True, help="Only the assertions.")
 @click.option("--judge", is_flag=True, help="Only what a judge was asked and what it ruled.")
+@click.option("--diff", is_flag=True, help="Only what changed in the sandbox's workdir, by whom, line by line.")
 @click.option(
     "--diagnostics", is_flag=True, help="Tracebacks, the author's log lines and what a sandbox did not enforce, too."
 )
@@ -79,7 +83,7 @@ class _Chosen:
 @options.json_option
 @pass_application
 def command(application: Application, run: str, case: str | None, **chosen: Any) -> None:
-    """List the cases of RUN, or show one CASE with its conversation, tool calls, assertions and judge calls.
+    """List the cases of RUN, or show one CASE with its conversation, tool calls, changes, assertions and judge calls.
 
     CASE is a number from the list, or the beginning of an eval id.
     """
