@@ -52,8 +52,11 @@ def read(state: RunState, case: OpenCase, pending: PendingCase) -> None:
 
 
 def spend(state: RunState, case: OpenCase, seal: SealedAttempt) -> None:
-    """A sealed attempt ends the use of its case's recording, unless its end says nothing about what was recorded."""
+    """A sealed attempt ends the use of its case's recording, unless its end says nothing about what was recorded.
+
+    One that counts as lost already decides nothing any more: what it recorded is still to be judged.
+    """
     judged = seal.outcome is Outcome.COMPLETED or (seal.outcome is Outcome.ERRORED and seal.kind not in _BESIDE)
-    if judged and case.recorded:
+    if judged and case.recorded and case.last_attempt != seal.attempt:
         case.recorded = False
         state.buffer.spent.append(case.ordinal)

@@ -6,8 +6,9 @@ from evalfleet.errors import FailureKind
 from evalfleet.model.ids import attempt_id
 from evalfleet.model.record import CommitBatch, IntentKind, OpenIntent, PendingCase, Recording
 from evalfleet.model.verdict import Outcome, Settlement
-from evalfleet.scheduling.events import Departure, Exchanged, PageRead, WorkerGone
+from evalfleet.scheduling.events import Departure, Exchanged, PageRead, Tick, WorkerGone
 from evalfleet.scheduling.messages import ExchangeReply, ExchangeRequest, LiveAttempt
+from evalfleet.scheduling.state import RunPolicy
 from tests.unit.scheduling.test_decide import Story, case, granted, seal
 
 
@@ -106,6 +107,19 @@ def test_an_attempt_that_fails_after_it_was_recorded_runs_the_agent_again() -> N
     failed = seal(attempt, 0, Outcome.ERRORED, kind=FailureKind.SANDBOX, code="SANDBOX_CLOSE_FAILED")
     story.call(sealed=(failed,), want=0)
     assert written(story).spent_recordings == (0,) and not story.state.cases[0].recorded
+
+
+def test_an_attempt_that_counts_as_lost_leaves_the_recording_to_be_judged() -> None:
+    story = Story([case(0, external=True)], policy=RunPolicy(concurrency=1, stall_limit=1e9))
+    story.call()
+    (attempt,) = granted(story.reply(story.commit()))
+    record(story, attempt)
+    story.commit()
+    story.tell(Tick(), after=36.0)
+    story.commit()
+    story.call(sealed=(seal(attempt, 0),), want=0)
+    story.commit()
+    assert not any(batch.spent_recordings for batch in story.batches()) and story.state.cases[0].recorded
 
 
 def test_a_cancelled_attempt_keeps_its_recording() -> None:
