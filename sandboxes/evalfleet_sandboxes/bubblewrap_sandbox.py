@@ -23,9 +23,10 @@ from evalfleet_sandboxes.bubblewrap_view import ENVIRONMENT, ROOM, WORKDIR, View
 from evalfleet_sandboxes.cgroups import Cgroup, Hierarchies
 from evalfleet_sandboxes.detached import FileExecution, Outputs, redirected
 from evalfleet_sandboxes.folder import Folder, remove
-from evalfleet_sandboxes.host_commands import not_started, set_up
+from evalfleet_sandboxes.host_commands import host_bash, not_started
 from evalfleet_sandboxes.lease import Lease
 from evalfleet_sandboxes.listening import listen_in_network_of
+from evalfleet_sandboxes.setup_commands import set_up
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -173,7 +174,7 @@ class BubblewrapSandbox:
         arguments = await in_thread(self._lay_out)
         await self._holder.start(self._machine.bwrap, arguments)
         await in_thread(self._furnish)
-        await set_up(self._spec.setup, self.run)
+        await set_up(self._spec.setup, host_bash(), self.run)
 
     def _lay_out(self) -> list[str]:
         """Make what has to be there before the namespaces, and say how they are made."""

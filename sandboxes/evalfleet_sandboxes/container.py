@@ -9,21 +9,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
+import stat
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from evalfleet.errors import AttemptFailure, FailureKind
+from evalfleet.errors import AttemptFailure, ConfigurationError, FailureKind
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.sandbox_ports import Command, CommandResult, FoundSandbox, SandboxPlace
 from evalfleet_sandboxes.blocking import in_thread
 from evalfleet_sandboxes.container_box import WORKDIR, Box, BoxPlan
-from evalfleet_sandboxes.container_engine import Engine, choose_engine
+from evalfleet_sandboxes.container_engine import Engine, ImageConfig, choose_engine
 from evalfleet_sandboxes.container_images import Images
-from evalfleet_sandboxes.container_owner import Owner
+from evalfleet_sandboxes.container_owner import Owner, entry_labels, entry_options, kept_mark
+from evalfleet_sandboxes.listening import listen_in_network_of
 from evalfleet_sandboxes.remote_commands import RemoteCommands, RemoteExecution
 from evalfleet_sandboxes.remote_files import RemoteFiles
+from evalfleet_sandboxes.setup_commands import set_up
 
-_STDERR_TAIL = 2000
+_WHILE_ENTERED = '"$1" start "$0" >/dev/null && { "$@"; "$1" kill "$0" >/dev/null; }'
 _LOCALE = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
 
 
@@ -39,6 +44,7 @@ class ContainerSandbox:
         self._on_closed = on_closed
         self._closed = False
         self._changing = asyncio.Lock()
+        self._place = plan.workdir
         self.notices: tuple[str, ...] = ()
         self._enter(Box(engine, plan), {})
 
@@ -65,7 +71,18 @@ class ContainerSandbox:
         return self._commands.attach(execution)
 
     async def probe(self) -> None:
-        await self._files.probe()
+        self._box.require_open()
+        if not await in_thread(self._is_there):
+            await self._files.probe()
+
+    async def listen(self) -> int:
+        """See `Listening.listen`."""
+        await self._box.require_alive()
+        process = await in_thread(self._box.seen_here)
+        if process is None:
+            raise _failure("SANDBOX_UNREACHABLE", "the container does not run on this machine, as far as it shows")
+        with tempfile.TemporaryDirectory(dir=self._scratch) as folder:
+            return await listen_in_network_of(self._box.pid, self._engine.spawner, Path(folder))
 
     async def read(self, path: str) -> bytes:
         return await self._files.read(path)
@@ -100,6 +117,15 @@ class ContainerSandbox:
             await self._leave()
             self._on_closed(self)
 
+    async def keep(self) -> None:
+        """See `Keepable.keep`: the container stays as it is, stopped."""
+        self._closed = True
+        async with self._changing:
+            await self._box.stop()
+            await in_thread(kept_mark(self._scratch, self.id).touch)
+            await self._commands.end_all()
+            self._on_closed(self)
+
     async def prepare(self) -> None:
         """Start the container, copy the files, run the setup commands."""
         async with self._changing:
@@ -108,19 +134,13 @@ class ContainerSandbox:
     async def _fill(self) -> None:
         spec = self._plan.spec
         facts = await self._box.start()
+        self._place = facts.place
         locale = {} if {"LANG", "LC_ALL"} & set(spec.env) else _LOCALE
         self._enter(self._box, {"HOME": facts.home, **locale, **spec.env})
         self.notices = (*_not_enforced(self._plan), *self._box.warnings)
         if spec.files is not None:
             await self._copy(Path(spec.files))
-        shell = ("sh", "-ec") if facts.bash is None else (facts.bash, "-eo", "pipefail", "-c")
-        for number, line in enumerate(spec.setup, start=1):
-            result = await self._commands.run(Command(argv=(*shell, line)))
-            if not result.ok:
-                ending = f"exit code {result.exit_code}" if result.signal is None else f"signal {result.signal}"
-                tail = result.stderr[-_STDERR_TAIL:].decode("utf-8", "replace")
-                place = f"setup command {number} of {len(spec.setup)}"
-                raise _failure("SANDBOX_SETUP_FAILED", f"{place} ended with {ending}: {line}\n{tail}".rstrip())
+        await set_up(spec.setup, facts.bash, self._commands.run)
 
     async def _copy(self, source: Path) -> None:
         if not await in_thread(source.is_dir):
@@ -129,6 +149,14 @@ class ContainerSandbox:
             await self._files.upload(source, "")
         except PermissionError as error:
             raise _failure("SANDBOX_FILES_REFUSED", f"files: {error}") from error
+
+    def _is_there(self) -> bool:
+        """Whether this machine shows the workdir of the living container, which costs no exec."""
+        process = self._box.seen_here()
+        try:
+            return process is not None and stat.S_ISDIR(os.lstat(f"{process}/root{self._place}").st_mode)
+        except OSError:
+            return False
 
     def _enter(self, box: Box, env: Mapping[str, str]) -> None:
         self._box = box
@@ -176,13 +204,15 @@ class ContainerProvider:
         engine = await self._chosen()
         reference, image = await self._images.image(engine, spec)
         await in_thread(self._place.state.mkdir, parents=True, exist_ok=True)
-        said = image.config
+        said = image.config or ImageConfig()
+        workdir = said.workdir if said.workdir.strip("/") else WORKDIR
+        user = spec.user or said.user or None
         plan = BoxPlan(
             name=self._owner.name(owner, next(self._numbers)),
             image=reference,
-            workdir=said.workdir if said is not None and said.workdir.strip("/") else WORKDIR,
-            user=spec.user or (said.user if said is not None and said.user else None),
-            labels=self._owner.labels(owner),
+            workdir=workdir,
+            user=user,
+            labels=(*self._owner.labels(owner), *entry_labels(workdir, user)),
             spec=spec,
         )
         sandbox = ContainerSandbox(engine, plan, self._place.state, self._open.discard)
@@ -201,11 +231,22 @@ class ContainerProvider:
         return [self._owner.found(container) for container in await engine.labelled(self._owner.place_label)]
 
     async def reap(self, sandbox: FoundSandbox) -> None:
-        """Remove a container of ours whose process is not known to live."""
+        """Remove a container of ours that was kept or whose process is not known to live."""
         engine = await self._chosen()
         for container in await engine.containers((sandbox.id,)):
-            if self._owner.placed(container) and self._owner.found(container).alive is not True:
+            found = self._owner.found(container)
+            if self._owner.placed(container) and (found.kept or found.alive is not True):
                 await engine.remove(sandbox.id)
+                await in_thread(kept_mark(self._place.state, sandbox.id).unlink, missing_ok=True)
+
+    async def enter_argv(self, sandbox: FoundSandbox) -> tuple[str, ...]:
+        """See `Enterable.enter_argv`: a kept container runs as long as the shell does."""
+        engine = await self._chosen()
+        for container in await engine.containers((sandbox.id,)):
+            if self._owner.placed(container):
+                shell = (engine.program, "exec", "--interactive", "--tty", *entry_options(container), sandbox.id, "sh")
+                return shell if container.state.running else ("sh", "-c", _WHILE_ENTERED, sandbox.id, *shell)
+        raise ConfigurationError(f"there is no container {sandbox.id} any more")
 
     async def close(self) -> None:
         await self._images.close()

@@ -33,8 +33,8 @@ class BoxPlan:
     image: str
     workdir: str
     user: str | None
-    labels: tuple[str, ...]
     spec: SandboxSpec
+    labels: tuple[str, ...] = ()
     with_disk: bool = False
 
     def arguments(self, dialect: Dialect) -> Iterator[str]:
@@ -58,7 +58,7 @@ class BoxPlan:
         if ours and dialect.folder is not None:
             yield from (dialect.folder, WORKDIR)
         first, *rest = Inner(state=STATE, workdir=self.workdir).keep(open_to_all=ours)
-        yield from ("--entrypoint", first, self.image, *rest)
+        yield from ("--entrypoint", first, self.image, *rest, self.name)  # by the name it is known where it is seen
 
 
 class Box:
@@ -135,13 +135,35 @@ class Box:
 
     async def remove(self) -> None:
         """End every process and remove it. May be called twice. Raises AttemptFailure SANDBOX_CLEANUP_FAILED."""
+        self._shut()
+        await self._engine.remove(self._plan.name)
+        await self._end_the_rest()
+
+    async def stop(self) -> None:
+        """End every process and leave the files. Raises AttemptFailure SANDBOX_CLEANUP_FAILED."""
+        self._shut()
+        result = await self._engine.call("kill", self._plan.name)
+        if any(found.state.running for found in await self._engine.containers((self._plan.name,))):
+            raise _failure("SANDBOX_CLEANUP_FAILED", self._engine.said(result))
+        await self._end_the_rest()
+
+    def _shut(self) -> None:
         if self._over is None or self._over.code != "SANDBOX_CLOSED":
             self._over = _failure("SANDBOX_CLOSED", f"sandbox {self._plan.name} is closed")
-        await self._engine.remove(self._plan.name)
+
+    async def _end_the_rest(self) -> None:
         try:
             await self._engine.end(self._plan.name)
         except InfrastructureError as error:
             raise _failure("SANDBOX_CLEANUP_FAILED", str(error)) from error
+
+    def seen_here(self) -> Path | None:
+        """Where this machine shows its first process; None when it is elsewhere, or ended. Blocking."""
+        process = Path("/proc", str(self.pid))
+        try:
+            return process if self._plan.name.encode() in (process / "cmdline").read_bytes() else None
+        except OSError:
+            return None
 
     def require_open(self) -> None:
         """Raises the failure that it is over with, if it is."""

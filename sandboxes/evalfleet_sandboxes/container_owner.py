@@ -17,14 +17,17 @@ _STATE, _OWNER, _HOST, _PID, _START, _RUN = (
 )
 
 
+_WORKDIR, _USER = f"{_PREFIX}workdir", f"{_PREFIX}user"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """This process. `state` stands for its state folder: containers of others are none of our business.
+    """This process. Containers of other state folders than `folder`, known by its digest, are none of its business.
 
     `start` is when the process began, by its kernel's count: another process may get its id.
     """
 
-    state: str
+    folder: Path
     host: str
     pid: int
     start: str
@@ -34,12 +37,16 @@ class Owner:
     def of(cls, place: SandboxPlace) -> Owner:
         pid = int(place.labels.get("pid", os.getpid()))
         return cls(
-            state=hashlib.sha256(os.fsencode(place.state.absolute())).hexdigest()[:32],
+            folder=place.state.absolute(),
             host=place.labels.get("host", socket.gethostname()),
             pid=pid,
             start=_start_of(pid) or "",
             run=place.labels.get("run", ""),
         )
+
+    @property
+    def state(self) -> str:
+        return hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:32]
 
     @property
     def place_label(self) -> str:
@@ -65,14 +72,32 @@ class Owner:
         alive = None
         if host == self.host and pid.isdecimal() and labels.get(_START):
             alive = _start_of(int(pid)) == labels[_START]
+        identifier = container.name.removeprefix("/")
         return FoundSandbox(
-            id=container.name.removeprefix("/"),
+            id=identifier,
             owner=labels.get(_OWNER, ""),
             host=host,
             pid=int(pid) if pid.isdecimal() else 0,
             created_at=container.created_at,
             alive=alive,
+            kept=kept_mark(self.folder, identifier).exists(),
         )
+
+
+def kept_mark(folder: Path, identifier: str) -> Path:
+    """The file of a state folder that says of a container that it stays; a container can't be labelled any more."""
+    return folder / f"{identifier}.kept"
+
+
+def entry_labels(workdir: str, user: str | None) -> tuple[str, ...]:
+    """What who enters a container later has to know."""
+    return (f"{_WORKDIR}={workdir}", f"{_USER}={user or ''}")
+
+
+def entry_options(container: InspectedContainer) -> tuple[str, ...]:
+    """How an engine's `exec` enters a container as its commands did."""
+    user = container.labels.get(_USER)
+    return ("--workdir", container.labels.get(_WORKDIR, "/"), *(("--user", user) if user else ()))
 
 
 def _start_of(pid: int) -> str | None:

@@ -23,8 +23,9 @@ from evalfleet.sandbox_ports import Command, CommandResult, FoundSandbox, Sandbo
 from evalfleet_sandboxes.blocking import in_thread
 from evalfleet_sandboxes.detached import FileExecution, Outputs, redirected
 from evalfleet_sandboxes.folder import Folder
-from evalfleet_sandboxes.host_commands import SYSTEM_PATH, not_started, set_up, shell
+from evalfleet_sandboxes.host_commands import SYSTEM_PATH, host_bash, not_started, shell
 from evalfleet_sandboxes.lease import Lease, found_leases, reap_lease
+from evalfleet_sandboxes.setup_commands import set_up
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -133,7 +134,7 @@ class LocalSandbox:
     async def prepare(self, spec: SandboxSpec) -> None:
         """Take the lease, make the directories, copy the files, run the setup commands."""
         await in_thread(self._lay_out, spec)
-        await set_up(spec.setup, self.run)
+        await set_up(spec.setup, host_bash(), self.run)
 
     async def _end(self, leave: Callable[[], None]) -> None:
         self._closed = True
