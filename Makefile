@@ -5,7 +5,7 @@ SOURCES := orchestrator/evalfleet adapters/evalfleet_adapters sandboxes/evalflee
 JOBS ?= 2
 PYTEST := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup
 
-.PHONY: help setup quickstart lint check test test-all soak drill bench lock clean
+.PHONY: help setup quickstart lint check test test-k8s test-all soak drill bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,9 @@ soak: setup ## the long tests only
 
 drill: setup ## kill processes of real runs and print what came of it, a line each (docs/drills.md)
 	$(PY) -m tests.acceptance.kill.drill
+
+test-k8s: setup ## the sandbox `kubernetes`, on a one-node cluster that is started here (tests/kubernetes)
+	tests/kubernetes/cluster.sh run $(PYTEST) tests/kubernetes
 
 test-all: test soak ## every test there is
 

@@ -49,7 +49,7 @@ AMBIENT = {
     "loop.time": (WAITING, "Clock.monotonic"),
 }
 
-HEAVY = ("ray", "sqlalchemy", "scipy", "numpy", "pandas", "kubernetes", "pyarrow", "altair")
+HEAVY = ("ray", "sqlalchemy", "scipy", "numpy", "pandas", "kubernetes_asyncio", "pyarrow", "altair")
 
 
 def ambient(source: Source) -> Iterator[str]:

@@ -1,0 +1,114 @@
+"""A running Pod, moved into: where its commands and files are, and that its image can be a sandbox at all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from evalfleet.errors import AttemptFailure, FailureKind
+from evalfleet.model.definition import SandboxSpec
+from evalfleet_sandboxes.inside import Facts, Inner, parse_facts, script
+from evalfleet_sandboxes.kubernetes_api import Cluster
+from evalfleet_sandboxes.kubernetes_door import ROOM, PodDoor
+from evalfleet_sandboxes.kubernetes_making import PodMaker
+from evalfleet_sandboxes.kubernetes_watch import PodWatch
+from evalfleet_sandboxes.remote_commands import RemoteCommands
+from evalfleet_sandboxes.remote_files import RemoteFiles
+
+_STATE, _WORKDIR = f"{ROOM}/state", f"{ROOM}/work"
+_ANSWER_BYTES = 1 << 16
+_SCRIPT_SECONDS = 60.0
+#: How long the processes of a Pod are killed from inside before the Pod is just deleted.
+_KILL_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """A Pod that commands can run in. `bash` is the path of one, if there is any."""
+
+    name: str
+    door: PodDoor
+    workdir: str
+    bash: str | None
+    commands: RemoteCommands
+    files: RemoteFiles
+
+
+class Homes:
+    """Makes Pods, moves in and out. `scratch` is a directory of this machine for files on their way."""
+
+    def __init__(self, cluster: Cluster, watch: PodWatch, maker: PodMaker, scratch: Path) -> None:
+        self._cluster = cluster
+        self._watch = watch
+        self._maker = maker
+        self._scratch = scratch
+        self._workdirs: dict[str, str] = {}
+
+    async def move_in(self, spec: SandboxSpec, owner: str) -> Home:
+        """Raises AttemptFailure of kind sandbox; then there is no Pod."""
+        lease = self._maker.lease(owner)
+        name = lease.name
+        await self._maker.make(lease, spec, Inner(state=_STATE, workdir=_WORKDIR).keep(open_to_all=False))
+        door = PodDoor(self._cluster, name, lambda: self._watch.now(name), lambda: self._maker.remove(name))
+        try:
+            inner = Inner(state=_STATE, workdir=await self._workdir(door, spec.image or ""))
+            facts = await self._facts(door, inner, spec)
+        except BaseException:
+            await asyncio.shield(self._give_up(name))
+            raise
+        commands = RemoteCommands(door, inner, _environment(facts, spec.env))
+        files = RemoteFiles(door, inner.workdir, self._scratch)
+        return Home(name=name, door=door, workdir=inner.workdir, bash=facts.bash, commands=commands, files=files)
+
+    async def move_out(self, home: Home, why: AttemptFailure) -> None:
+        """Kill every process, remove the Pod. Raises AttemptFailure SANDBOX_CLEANUP_FAILED; may be called again."""
+        with contextlib.suppress(AttemptFailure, TimeoutError):  # what this misses ends with the Pod, a while later
+            async with asyncio.timeout(_KILL_SECONDS):
+                await home.door.kill_all()
+        home.door.shut(why)
+        await self._maker.remove(home.name)
+        await home.commands.end_all()
+
+    async def _workdir(self, door: PodDoor, image: str) -> str:
+        """Where the image wants its commands to start, asked once; a place of ours when it says nothing."""
+        if image not in self._workdirs:
+            asked = await door.exec(script("readlink -f ."), limit=_ANSWER_BYTES, timeout=_SCRIPT_SECONDS)
+            own = asked.stdout.decode("utf-8", "surrogateescape").removesuffix("\n")
+            self._workdirs[image] = _WORKDIR if own in ("", "/") else own
+        return self._workdirs[image]
+
+    async def _facts(self, door: PodDoor, inner: Inner, spec: SandboxSpec) -> Facts:
+        asked = await door.exec(inner.facts(), limit=_ANSWER_BYTES, timeout=_SCRIPT_SECONDS)
+        facts = parse_facts(asked.stdout)
+        if facts is None:
+            said = asked.stderr[-1000:].decode("utf-8", "replace").strip()
+            raise _failure("SANDBOX_IMAGE_UNFIT", f"{spec.image}: it does not say what it has: {said}")
+        if unfit := "; ".join(_unfit(facts, inner.workdir)):
+            raise _failure("SANDBOX_IMAGE_UNFIT", f"{spec.image}: {unfit}")
+        return facts
+
+    async def _give_up(self, name: str) -> None:
+        with contextlib.suppress(AttemptFailure):  # how it came to this says more; its label and its deadline remain
+            await self._maker.remove(name)
+
+
+def _unfit(facts: Facts, workdir: str) -> Iterator[str]:
+    if not facts.prepared:
+        yield f"{_STATE} could not be made in it"
+    if facts.missing:
+        yield f"it lacks {', '.join(facts.missing)}, which a sandbox needs; install them in the image"
+    if facts.locked:
+        yield f"its commands can't write to its workdir {workdir}; set sandbox.user to the number of the folder's owner"
+
+
+def _environment(facts: Facts, own: Mapping[str, str]) -> dict[str, str]:
+    """Every command's. A spec that says LANG means it: the image's LC_ALL must not overrule it."""
+    language = {"LC_ALL": own.get("LANG", "C.UTF-8"), "LANG": "C.UTF-8"}
+    return {**language, "HOME": facts.home, **own}
+
+
+def _failure(code: str, message: str) -> AttemptFailure:
+    return AttemptFailure(FailureKind.SANDBOX, code, message)

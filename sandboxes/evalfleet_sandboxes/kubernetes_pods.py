@@ -1,0 +1,194 @@
+"""What a sandbox asks of a cluster: the manifests of its Pod and of the policy that closes its network. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Literal, Self, cast
+
+from pydantic import BaseModel, ValidationError, model_validator
+
+from evalfleet.errors import AttemptFailure, ConfigurationError, FailureKind
+from evalfleet.model.definition import Resources, SandboxSpec
+from evalfleet_sandboxes.inside import KEEPER, MARK
+
+Manifest = dict[str, Any]
+
+CONTAINER = "sandbox"
+VOLUME = "evalfleet"
+#: On every Pod of ours, whoever made it; the network policy goes by `CLOSED`.
+SANDBOX = "evalfleet.sandbox"
+CLOSED = "evalfleet.network"
+RUN, OWNER, HOST, PID = "evalfleet.run", "evalfleet.owner", "evalfleet.host", "evalfleet.pid"
+POLICY = "evalfleet-closed"
+
+_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_USER = re.compile(r"(\d+)(?::(\d+))?")
+
+
+class _Named(BaseModel):
+    name: str
+
+
+class _TemplateSpec(BaseModel):
+    restartPolicy: Literal["Never"]
+    containers: list[_Named]
+    volumes: list[_Named]
+
+    @model_validator(mode="after")
+    def _has_ours(self) -> Self:
+        for what, name, items in (("container", CONTAINER, self.containers), ("volume", VOLUME, self.volumes)):
+            if name not in [item.name for item in items]:
+                raise ValueError(f"there is no {what} {name!r}")
+        return self
+
+
+class _Template(BaseModel):
+    kind: Literal["Pod"]
+    spec: _TemplateSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Whose Pod it is; a run and an owner may be empty. `number` tells the Pods of one process apart."""
+
+    owner: str
+    run: str
+    host: str
+    pid: str
+    number: int
+
+    @classmethod
+    def of(cls, labels: Mapping[str, str], *, owner: str, number: int) -> Lease:
+        """A lease of the process with these labels: `run`, `host` and `pid`."""
+        return cls(owner=owner, run=labels["run"], host=labels["host"], pid=labels["pid"], number=number)
+
+    @property
+    def name(self) -> str:
+        """A name that no other lease has, so that making it twice makes it once."""
+        return f"evalfleet-{_digest(self.run, self.owner, self.host, self.pid, str(self.number))}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {SANDBOX: "pod", OWNER: _digest(self.owner), **self.maker}
+
+    @property
+    def maker(self) -> dict[str, str]:
+        """What all Pods of this process are labelled with."""
+        return {RUN: _label(self.run), HOST: _label(self.host), PID: _label(self.pid)}
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        return {RUN: self.run, OWNER: self.owner, HOST: self.host, PID: self.pid}
+
+
+def pod(template: Manifest, lease: Lease, spec: SandboxSpec, command: tuple[str, ...], runtime: str | None) -> Manifest:
+    """The Pod of a lease: the template, filled in. Raises AttemptFailure SANDBOX_UNSUPPORTED."""
+    if refused := list(_unsupported(spec)):
+        message = f"a kubernetes sandbox has {'; '.join(refused)}"
+        raise AttemptFailure(FailureKind.SANDBOX, "SANDBOX_UNSUPPORTED", message)
+    made = deepcopy(template)
+    metadata = made.setdefault("metadata", {})
+    metadata["name"] = lease.name
+    closed = {CLOSED: "none"} if spec.network == "none" else {CLOSED: "open"}
+    metadata["labels"] = {**metadata.get("labels", {}), **lease.labels, **closed}
+    metadata["annotations"] = {**metadata.get("annotations", {}), **lease.annotations}
+    if runtime:
+        made["spec"]["runtimeClassName"] = runtime
+    container = _named(made["spec"]["containers"], CONTAINER)
+    container.update(image=spec.image, command=list(command), args=[])
+    container["env"] = [*container.get("env", []), {"name": MARK, "value": KEEPER}]  # so that no command's end is its
+    if spec.user is not None:
+        made["spec"]["securityContext"] = {**made["spec"].get("securityContext", {}), **_user(spec.user)}
+    if limits := _limits(spec.resources):
+        container["resources"] = {"requests": limits, "limits": limits}
+    if spec.resources.disk is not None:
+        _named(made["spec"]["volumes"], VOLUME).setdefault("emptyDir", {})["sizeLimit"] = str(spec.resources.disk)
+    return made
+
+
+def check_template(template: object, source: str) -> Manifest:
+    """The template, if a sandbox can be made of it. Raises ConfigurationError."""
+    try:
+        _Template.model_validate(template)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        place = ".".join(str(part) for part in wrong["loc"])
+        raise ConfigurationError(f"{source}: {place}: {wrong['msg']}: start from the template that ships") from error
+    return cast(Manifest, template)
+
+
+def closing_policy() -> Manifest:
+    """A policy under which no Pod whose network is to be closed gets anything in or out."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": POLICY, "labels": {SANDBOX: "policy"}},
+        "spec": {"podSelector": {"matchLabels": {CLOSED: "none"}}, "policyTypes": ["Ingress", "Egress"]},
+    }
+
+
+def notices(spec: SandboxSpec, policy: str | None) -> Iterator[str]:
+    """What of the spec can't be promised. `policy` says why the network policy is not there, None if it is."""
+    if spec.network == "none" and policy is not None:
+        yield f"network: none is not enforced: {policy}"
+    elif spec.network == "none":
+        yield f"network: none holds only where the cluster's network plugin enforces {POLICY}, which can't be told"
+    if spec.resources.pids is not None:
+        yield f"resources.pids: {spec.resources.pids} is not enforced: a node has its own limit for all its Pods"
+    if spec.resources.disk is not None:
+        yield f"resources.disk: {spec.resources.disk} is enforced by evicting the Pod some time after it wrote more"
+    if spec.user is not None and _user(spec.user)["runAsUser"] == 0:
+        yield "user: commands run as root of the Pod, with no capability"
+
+
+def selector(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{name}={value}" for name, value in labels.items())
+
+
+def _label(text: str) -> str:
+    """The text as the value of a label, which is short and plain: another text where it has to be."""
+    return text if not text or _LABEL.fullmatch(text) else _digest(text)
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
+
+
+def _unsupported(spec: SandboxSpec) -> Iterator[str]:
+    if spec.image is None:
+        yield "no image of its own: set sandbox.image"
+    if spec.user is not None and not _USER.fullmatch(spec.user):
+        yield f"users by number only (user: {spec.user}): write 1000 or 1000:1000"
+    if not isinstance(spec.network, str):
+        yield f"no way to reach some hosts only (network: {', '.join(spec.network)}): say none or open"
+    elif spec.network not in ("none", "open"):
+        yield f"no network {spec.network!r}: say none or open"
+    if unresolved := [name for name in spec.env_from if name not in spec.env]:
+        yield f"no access to secrets, which have to be in env by now (env_from: {', '.join(unresolved)})"
+
+
+def _user(user: str) -> dict[str, Any]:
+    match = _USER.fullmatch(user)
+    number, group = (0, None) if match is None else match.groups()
+    owner = int(number)
+    group_number = owner if group is None else int(group)
+    return {"runAsNonRoot": owner != 0, "runAsUser": owner, "runAsGroup": group_number, "fsGroup": group_number}
+
+
+def _limits(resources: Resources) -> dict[str, str]:
+    limits: dict[str, str] = {}
+    if resources.cpus is not None:
+        limits["cpu"] = f"{max(1, round(resources.cpus * 1000))}m"
+    if resources.memory is not None:
+        limits["memory"] = str(resources.memory)
+    if resources.disk is not None:
+        limits["ephemeral-storage"] = str(resources.disk)
+    return limits
+
+
+def _named(items: list[Manifest], name: str) -> Manifest:
+    return next(item for item in items if item["name"] == name)

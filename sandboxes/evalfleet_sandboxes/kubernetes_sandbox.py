@@ -1,0 +1,159 @@
+"""A sandbox that is a Pod."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from evalfleet.errors import AttemptFailure, FailureKind
+from evalfleet.model.definition import SandboxSpec
+from evalfleet.sandbox_ports import Command, CommandResult
+from evalfleet_sandboxes.blocking import in_thread
+from evalfleet_sandboxes.kubernetes_home import Home, Homes
+from evalfleet_sandboxes.remote_commands import RemoteExecution
+
+_STDERR_TAIL = 2000
+#: How many calls of `probe` rest on what the cluster reports, between two that look inside.
+_LOOKS = 15
+
+
+class KubernetesSandbox:
+    """One attempt's Pod, made by `settle`. `notices` says what of the spec is not enforced, or can't be told."""
+
+    def __init__(
+        self,
+        homes: Homes,
+        spec: SandboxSpec,
+        owner: str,
+        notices: tuple[str, ...],
+        on_closed: Callable[[KubernetesSandbox], None],
+    ) -> None:
+        self._homes = homes
+        self._spec = spec
+        self._owner = owner
+        self._on_closed = on_closed
+        self._closed = False
+        self._moving = asyncio.Lock()
+        self._settled: Home | None = None
+        self._looks = 0
+        self.notices = notices
+
+    @property
+    def id(self) -> str:
+        return self._owner if self._settled is None else self._settled.name
+
+    @property
+    def workdir(self) -> str:
+        return self._home.workdir
+
+    @property
+    def tree(self) -> Path | None:
+        return None
+
+    async def run(self, command: Command) -> CommandResult:
+        home = self._for(command)
+        return await home.commands.run(command)
+
+    async def start(self, command: Command) -> RemoteExecution:
+        home = self._for(command)
+        return await home.commands.start(command)
+
+    async def attach(self, execution: str) -> RemoteExecution:
+        return self._opened().commands.attach(execution)
+
+    async def probe(self) -> None:
+        """By what the cluster reports; after a command, and now and then, by a look inside."""
+        home = self._opened()
+        await home.door.require_alive()
+        if self._looks % _LOOKS == 0:
+            await home.files.probe()
+        self._looks += 1
+
+    async def read(self, path: str) -> bytes:
+        return await self._opened().files.read(path)
+
+    async def write(self, path: str, data: bytes) -> None:
+        await self._opened().files.write(path, data)
+
+    async def upload(self, source: Path, target: str) -> None:
+        await self._opened().files.upload(source, target)
+
+    async def download(self, source: str, target: Path) -> None:
+        await self._opened().files.download(source, target)
+
+    async def export(self, target: Path) -> None:
+        await self._opened().files.export(target)
+
+    async def listen(self) -> int:
+        message = "the network of a Pod can't be entered from here: give the agent an address that Pods reach"
+        raise _failure("SANDBOX_UNREACHABLE", message)
+
+    async def reset(self) -> None:
+        """Move into a new Pod, made like the first: nothing of the old one is left. Its commands are forgotten."""
+        async with self._moving:
+            old = self._opened()
+            try:
+                await self._homes.move_out(old, _failure("SANDBOX_CLOSED", f"sandbox {old.name} was reset"))
+                await self._move_in()
+            except AttemptFailure as error:
+                raise _failure("SANDBOX_UNCLEAN", f"sandbox {old.name} could not be made anew: {error}") from error
+
+    async def close(self) -> None:
+        self._closed = True
+        async with self._moving:
+            if self._settled is not None:
+                why = _failure("SANDBOX_CLOSED", f"sandbox {self.id} is closed")
+                await self._homes.move_out(self._settled, why)
+            self._on_closed(self)
+
+    async def settle(self) -> None:
+        """Make the Pod, copy the files, run the setup commands; `close` it when this fails."""
+        async with self._moving:
+            await self._move_in()
+
+    async def _move_in(self) -> None:
+        files = None if self._spec.files is None else Path(self._spec.files)
+        if files is not None and not await in_thread(files.is_dir):
+            raise _failure("SANDBOX_FILES_MISSING", f"files: {files} is not a directory")
+        home = self._settled = await self._homes.move_in(self._spec, self._owner)
+        self._looks = 0
+        if files is not None:
+            try:
+                await home.files.upload(files, ".")
+            except PermissionError as error:
+                raise _failure("SANDBOX_FILES_REFUSED", f"files: {error}") from error
+        await self._set_up(home)
+
+    async def _set_up(self, home: Home) -> None:
+        shell = ("sh", "-ec") if home.bash is None else (home.bash, "-eo", "pipefail", "-c")
+        for number, line in enumerate(self._spec.setup, start=1):
+            result = await home.commands.run(Command(argv=(*shell, line)))
+            if not result.ok:
+                ending = f"exit code {result.exit_code}" if result.signal is None else f"signal {result.signal}"
+                tail = result.stderr[-_STDERR_TAIL:].decode("utf-8", "replace")
+                place = f"setup command {number} of {len(self._spec.setup)}"
+                raise _failure("SANDBOX_SETUP_FAILED", f"{place} ended with {ending}: {line}\n{tail}".rstrip())
+
+    def _for(self, command: Command) -> Home:
+        home = self._opened()
+        if command.user is not None and command.user != self._spec.user:
+            message = f"a Pod runs all commands as one user: set sandbox.user instead (user: {command.user})"
+            raise _failure("SANDBOX_UNSUPPORTED", message)
+        self._looks = 0  # it may destroy what is probed
+        return home
+
+    def _opened(self) -> Home:
+        if self._closed:
+            raise _failure("SANDBOX_CLOSED", f"sandbox {self.id} is closed")
+        return self._home
+
+    @property
+    def _home(self) -> Home:
+        if self._settled is None:
+            raise _failure("SANDBOX_CLOSED", f"sandbox {self.id} was not made")
+        return self._settled
+
+
+def _failure(code: str, message: str) -> AttemptFailure:
+    return AttemptFailure(FailureKind.SANDBOX, code, message)

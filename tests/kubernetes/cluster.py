@@ -1,0 +1,75 @@
+"""The cluster that `make test-k8s` started for these tests; without one they are skipped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from evalfleet.processes import SystemSpawner
+from evalfleet.sandbox_ports import SandboxPlace
+from evalfleet_sandboxes import kubernetes, kubernetes_pods
+from evalfleet_sandboxes.kubernetes import KubernetesProvider
+from evalfleet_sandboxes.kubernetes_access import Access, find_source
+from evalfleet_sandboxes.kubernetes_api import Cluster
+from evalfleet_sandboxes.kubernetes_making import Patience
+from evalfleet_sandboxes.kubernetes_pods import Manifest
+
+_KUBECONFIG = os.environ.get("EVALFLEET_TEST_KUBECONFIG")
+if _KUBECONFIG is None:
+    pytest.skip("`make test-k8s` runs these, on a Kubernetes that it starts here", allow_module_level=True)
+
+ENVIRONMENT = {"KUBECONFIG": _KUBECONFIG, "HOME": "/nonexistent"}
+#: Images that the cluster's node has: Debian with an entrypoint that takes no arguments, and one without tar.
+IMAGE, NO_TAR_IMAGE = "evalfleet-test/debian:1", "evalfleet-test/no-tar:1"
+
+
+@asynccontextmanager
+async def provider_of(
+    state: Path, environment: dict[str, str] | None = None, patience: Patience | None = None
+) -> AsyncGenerator[KubernetesProvider]:
+    """A provider on the cluster of these tests, with more in its environment."""
+    spawner = SystemSpawner()
+    place = SandboxPlace(state=state, spawner=spawner, environment={**ENVIRONMENT, **(environment or {})})
+    provider = kubernetes.KubernetesProvider(place, patience)
+    try:
+        yield provider
+    finally:
+        await provider.close()
+        await spawner.close()
+
+
+@asynccontextmanager
+async def admin(namespace: str = "default") -> AsyncGenerator[Cluster]:
+    """The cluster itself, for what tests prepare and look at."""
+    access = Access(find_source(ENVIRONMENT))
+    await access.open()
+    try:
+        yield Cluster(access, namespace)
+    finally:
+        await access.close()
+
+
+async def pods(cluster: Cluster) -> list[Manifest]:
+    """All Pods of the namespace that are not being removed."""
+    items = (await cluster.call("GET", cluster.path("pods")))["items"]
+    return [item for item in items if "deletionTimestamp" not in item["metadata"]]
+
+
+def shipped_template() -> Manifest:
+    return load(Path(kubernetes_pods.__file__).with_name("kubernetes_pod.yaml"))
+
+
+def load(file: Path) -> Manifest:
+    return YAML(typ="safe", pure=True).load(file.read_bytes())
+
+
+def save(template: Manifest, file: Path) -> dict[str, str]:
+    """Write a template; the environment that names it."""
+    with file.open("w", encoding="utf-8") as opened:
+        YAML(typ="safe", pure=True).dump(template, opened)
+    return {kubernetes.TEMPLATE: str(file)}
