@@ -73,8 +73,8 @@ def patch_text(change: Change) -> str:
 
 
 def size_text(size: int) -> str:
-    """`20 MB`, `999 bytes`."""
+    """`20 MB`, `1 byte`."""
     for unit, name in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")):
         if size >= unit:
             return f"{size / unit:.3g} {name}"
-    return f"{size} bytes"
+    return "1 byte" if size == 1 else f"{size} bytes"

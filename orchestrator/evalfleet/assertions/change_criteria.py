@@ -115,4 +115,4 @@ def _texts(changes: Sequence[Change]) -> Iterator[tuple[dict[str, str], str]]:
 def _not_kept(changes: Sequence[Change]) -> str | None:
     """Why a text may stand in content that is not there to be searched."""
     hidden = [change for change in changes if change.patch is None or change.binary]
-    return f"changes:content-not-searched ({hidden[0].path})" if hidden else None
+    return f"diff:content-not-searched ({hidden[0].path})" if hidden else None

@@ -79,7 +79,7 @@ class WorkdirHistory:
         try:
             found, listed, omitted = await asyncio.to_thread(self._survey, root)
         except OSError as error:
-            raise CaptureError(f"the workdir can't be read: {error}") from error
+            raise CaptureError(f"the workdir can't be read: {error.strerror}") from error
         await self._repository.run(
             root, "update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=listed
         )

@@ -105,12 +105,12 @@ class Attribution:
     def gap(self) -> str | None:
         """Why there may be more changes of the agent's, as a reason; None when all are here."""
         if self.error is not None:
-            return f"changes:unavailable ({self.error})"
+            return f"diff:unavailable ({self.error})"
         omitted = sum(window.omitted for window in self._agent_windows)
         unread = [path for window in self._agent_windows for path in window.unread]
         parts = [f"{omitted} beyond the limits"] if omitted else []
         parts += [f"{len(unread)} unreadable: {unread[0]}"] if unread else []
-        return f"changes:partial ({', '.join(parts)})" if parts else None
+        return f"diff:partial ({', '.join(parts)})" if parts else None
 
     def of(self, labels: Collection[str]) -> Attribution:
         """Only the windows of these sends."""

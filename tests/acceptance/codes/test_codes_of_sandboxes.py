@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,14 @@ if TYPE_CHECKING:
     from tests.acceptance.cli.conftest import Orchestrate
 
 AGENT = """
+import asyncio
+
 from evalfleet import COMPLETE_COVERAGE, Turn, sandbox_agent
 
 @sandbox_agent(coverage=COMPLETE_COVERAGE)
 async def worker(turn, ctx):
+    if turn.text == "slow":
+        await asyncio.sleep(60)
     return Turn(reply=turn.text)
 """
 ARMS = {"mine": {"adapter": "python", "entry": "my_agents:worker"}}
@@ -39,6 +44,23 @@ BODIES = {
     "SANDBOX_UNSUPPORTED": local("t.check(1, equals(1))", ', user="somebody"'),
     "SANDBOX_FAILED": local("await t.sandbox.read('/etc/passwd')"),
     "SANDBOX_LOST": local("import shutil\nshutil.rmtree(t.sandbox.workdir)\nawait t.sandbox.run('true')"),
+    "CHANGES_NOT_FOLLOWED": local(
+        "t.check(1, equals(1))", ', setup=("cd .. && rm -rf work && touch work",), changes=TrackChanges()'
+    ),
+    "CHANGES_NOT_CAPTURED": local(
+        "try:\n    async with asyncio.timeout(0.3):\n        await t.send('slow')\nexcept TimeoutError:\n"
+        "    t.sandbox.diff()",
+        ", changes=TrackChanges()",
+    ),
+    "CHANGES_NOT_TRACKED": replace(local("t.sandbox.no_changes()"), kind="authoring"),
+    "CHANGES_OVERLAP": replace(
+        local(
+            "sending = asyncio.ensure_future(t.send('slow'))\nawait asyncio.sleep(0.3)\ntry:\n"
+            "    await t.sandbox.write('x', '1')\nfinally:\n    sending.cancel()",
+            ", changes=TrackChanges()",
+        ),
+        kind="authoring",
+    ),
     # no run brings our own backend to this one, nor to the first and last below: another's word is taken for it
     "SANDBOX_CLOSED": rude("is-closed"),
 }

@@ -108,10 +108,10 @@ def test_the_table(criterion: Any, found: Attribution, result: str) -> None:
 
 
 def test_reasons_say_what_is_missing() -> None:
-    assert CHANGED.evaluate(seen(**CUT)).reason == "changes:partial (3 beyond the limits)"
-    assert CHANGED.evaluate(seen(unread=("x", "y"))).reason == "changes:partial (2 unreadable: x)"
-    assert NoChanges().evaluate(BROKEN).reason == "changes:unavailable (turn1: git is gone)"
-    assert SECRET.evaluate(seen(change("big", patch=None))).reason == "changes:content-not-searched (big)"
+    assert CHANGED.evaluate(seen(**CUT)).reason == "diff:partial (3 beyond the limits)"
+    assert CHANGED.evaluate(seen(unread=("x", "y"))).reason == "diff:partial (2 unreadable: x)"
+    assert NoChanges().evaluate(BROKEN).reason == "diff:unavailable (turn1: git is gone)"
+    assert SECRET.evaluate(seen(change("big", patch=None))).reason == "diff:content-not-searched (big)"
 
 
 def test_a_result_shows_paths_and_places() -> None:
@@ -146,7 +146,9 @@ def test_the_text_says_what_was_not_kept() -> None:
     assert diff_text(seen(change("\udcff", patch=b"\xff"))) == "\ufffd"
 
 
-@pytest.mark.parametrize(("size", "text"), [(0, "0 bytes"), (1536, "1.5 KB"), (20 << 20, "20 MB"), (3 << 30, "3 GB")])
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 bytes"), (1, "1 byte"), (1536, "1.5 KB"), (20 << 20, "20 MB"), (3 << 30, "3 GB")]
+)
 def test_sizes(size: int, text: str) -> None:
     assert size_text(size) == text
 

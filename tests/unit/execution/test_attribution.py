@@ -274,7 +274,7 @@ async def test_a_send_that_is_broken_off_leaves_the_changes_unknown(followed: Fo
     evidence = await followed(body)
     [row] = evidence.assertions
     assert row.outcome.result is Result.UNAVAILABLE
-    assert row.outcome.reason == "changes:unavailable (turn1 was broken off)"
+    assert row.outcome.reason == "diff:unavailable (turn1 was broken off)"
     assert evidence.summary.verdict is Verdict.ERRORED
 
 
@@ -409,7 +409,7 @@ async def test_changes_that_were_not_recorded_are_unavailable(followed: Followed
 
 
 def test_a_partial_value_keeps_its_gap_in_copies() -> None:
-    paths = ChangedPaths(("a",), "changes:partial (1 beyond the limits)")
+    paths = ChangedPaths(("a",), "diff:partial (1 beyond the limits)")
     for other in (copy.deepcopy(paths), pickle.loads(pickle.dumps(paths))):
         assert (other, other.gap) == (paths, paths.gap)
     assert Attribution().gap is None
