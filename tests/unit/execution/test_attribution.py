@@ -16,7 +16,7 @@ import pytest
 
 from evalfleet.assertions.attributed import ChangedPaths
 from evalfleet.assertions.matchers import equals, includes, pattern
-from evalfleet.errors import AttemptFailure, FailureKind
+from evalfleet.errors import AttemptFailure, ConfigurationError, FailureKind
 from evalfleet.execution.attempt import AttemptControl, run_attempt
 from evalfleet.execution.git import GitTool
 from evalfleet.execution.private_folders import PrivateFolders
@@ -30,7 +30,7 @@ from evalfleet.model.verdict import Verdict
 from evalfleet.processes import SystemSpawner
 from evalfleet.sandbox_ports import Command, SandboxPlace
 from evalfleet.testing.fakes import FakeAdapter, FakeSandboxes
-from evalfleet_sandboxes.local import LocalFactory
+from evalfleet_sandboxes import bubblewrap, local
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed: apt-get install git")
 
@@ -48,7 +48,8 @@ class Followed:
 
     def __init__(self, make_job: Any, make_services: Any, state: Path, spawner: SystemSpawner) -> None:
         self._make_job = make_job
-        self._provider = LocalFactory().build(SandboxPlace(state=state, spawner=spawner))
+        self.place = SandboxPlace(state=state, spawner=spawner, environment={"PATH": os.environ["PATH"]})
+        self._provider = local.factory.build(self.place)
         self.folders = PrivateFolders(state / "folders", "host", os.getpid())
         self.git = GitTool(spawner=spawner, environment={"PATH": os.environ["PATH"]}, folders=self.folders)
         self.services = make_services(git=self.git)
@@ -102,9 +103,16 @@ async def three_turns_in_two_sessions(t: Any) -> None:
     t.sandbox.no_changes()
 
 
-async def test_each_change_stands_under_its_author_turn_after_turn(followed: Followed) -> None:
+@pytest.mark.parametrize("backend", [local, bubblewrap])
+async def test_each_change_stands_under_its_author_turn_after_turn(followed: Followed, backend: Any) -> None:
+    provider = backend.factory.build(followed.place)
+    try:
+        await provider.check()
+    except ConfigurationError as error:
+        pytest.skip(str(error))
     setup = ("echo setup > shared", "echo x > gone", "mkdir -p src && echo 1 > src/made")
-    evidence = await followed(three_turns_in_two_sessions, setup=setup)
+    evidence = await followed(three_turns_in_two_sessions, setup=setup, provider=provider)
+    await provider.close()
     assert windows(evidence) == [
         ("turn1", "eval", ["modified shared"]),
         ("turn1", "agent", ["modified shared"]),
