@@ -22,10 +22,11 @@ from evalfleet_sandboxes.bubblewrap_rights import Rights
 from evalfleet_sandboxes.bubblewrap_view import ENVIRONMENT, ROOM, WORKDIR, View, etc_files, room_arguments
 from evalfleet_sandboxes.cgroups import Cgroup, Hierarchies
 from evalfleet_sandboxes.detached import FileExecution, Outputs, redirected
-from evalfleet_sandboxes.folder import Folder, remove
+from evalfleet_sandboxes.folder import Folder
 from evalfleet_sandboxes.host_commands import host_bash, not_started
 from evalfleet_sandboxes.lease import Lease
 from evalfleet_sandboxes.listening import listen_in_network_of
+from evalfleet_sandboxes.removing import remove
 from evalfleet_sandboxes.setup_commands import set_up
 
 P = ParamSpec("P")

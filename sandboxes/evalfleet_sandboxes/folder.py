@@ -122,20 +122,6 @@ class Folder:
             os.chown(place.name, owner.uid, owner.gid, dir_fd=place.parent, follow_symlinks=False)
 
 
-def remove(folder: Path) -> None:
-    """Remove a directory that may be gone already, or hold directories that their maker locked."""
-    try:
-        shutil.rmtree(folder)
-    except FileNotFoundError:
-        return
-    except PermissionError:
-        folder.chmod(stat.S_IRWXU)
-        for parent, names, _ in os.walk(folder):
-            for name in names:
-                os.chmod(os.path.join(parent, name), stat.S_IRWXU)
-        shutil.rmtree(folder)
-
-
 #: Says whether a link may be copied: raises PermissionError. It gets the path of its folder below the copied one.
 _LinkRule = Callable[[str, str, str], None]
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.sandbox_ports import FoundSandbox
-from evalfleet_sandboxes.folder import remove
+from evalfleet_sandboxes.removing import remove
 
 #: How often, and how far apart in seconds, a lock that is held is tried again.
 _LOOKS, _LOOK_SECONDS = 50, 0.01
@@ -37,7 +37,6 @@ class Lease:
 
         Somebody who only looks whether its owner lives holds the lock for a moment, too.
         """
-        self.root.parent.mkdir(parents=True, exist_ok=True)
         for _ in range(_LOOKS):
             self._held = _try_lock(self._lock)
             if self._held is not None:
@@ -47,8 +46,11 @@ class Lease:
             raise AttemptFailure(FailureKind.SANDBOX, "SANDBOX_EXISTS", f"{self._owner} has a sandbox here already")
         os.ftruncate(self._held, 0)
         os.pwrite(self._held, str(os.getpid()).encode(), 0)
-        remove(self.root)  # of an earlier life of this owner
-        self.root.mkdir(mode=0o700)
+        try:
+            os.mkdir(self.root, 0o700)
+        except FileExistsError:
+            remove(self.root)  # of an earlier life of this owner
+            os.mkdir(self.root, 0o700)
 
     def release(self) -> None:
         """Remove the directory, then the lock. May be called twice, or without having taken it."""
@@ -110,9 +112,10 @@ def _try_lock(lock: Path, *, create: bool = True) -> int | None:
         try:
             descriptor = os.open(lock, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
         except FileNotFoundError:
-            if create:
-                raise
-            return None
+            if not create:
+                return None
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(descriptor), os.stat(lock)):

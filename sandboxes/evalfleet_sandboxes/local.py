@@ -51,7 +51,7 @@ class LocalSandbox:
         self._closed = False
         self._closing = asyncio.Lock()
         self._work = lease.root / "work"
-        self._folder = Folder(self._work)
+        self._folder = Folder(self._work, seen=self.workdir)
         self._env = {**_environment(lease.root), **spec.env}
         self._executions: dict[str, FileExecution] = {}
         self._numbers = itertools.count(1)
@@ -151,7 +151,7 @@ class LocalSandbox:
     def _lay_out(self, spec: SandboxSpec) -> None:
         self._lease.take()
         for name in ("work", "home", "tmp"):
-            (self._lease.root / name).mkdir()
+            os.mkdir(self._lease.root / name)
         if spec.files is None:
             return
         source = Path(spec.files)
@@ -179,7 +179,7 @@ class LocalProvider:
     outlives = False
 
     def __init__(self, place: SandboxPlace) -> None:
-        self._state = place.state
+        self._state = Path(os.path.realpath(place.state))  # as commands will see it
         self._spawner = place.spawner
         self._terminal = place.environment.get("TERM", "dumb")
         self._open: set[LocalSandbox] = set()
@@ -218,7 +218,7 @@ class LocalProvider:
         await in_thread(reap_lease, self._state, sandbox.id)
 
     async def enter_argv(self, sandbox: FoundSandbox) -> tuple[str, ...]:
-        root = self._state.absolute() / sandbox.id
+        root = self._state / sandbox.id
         variables = {**_environment(root), "TERM": self._terminal}
         inside = ("env", "-i", *(f"{name}={value}" for name, value in variables.items()), shell())
         return ("sh", "-c", 'cd "$0" && exec "$@"', str(root / "work"), *inside)
