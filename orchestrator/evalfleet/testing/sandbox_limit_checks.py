@@ -13,6 +13,8 @@ _MEMORY = 128 << 20
 #: Touches 400 MB at once, in one process.
 _BOMB = "dd if=/dev/zero of=/dev/null bs=400M count=1"
 _PIDS = 64
+#: What a backend may add for processes of its own.
+_OWN = 8
 _DISK = 32 << 20
 _CPUS = 0.25
 _BUSY_SECONDS = 2
@@ -72,7 +74,7 @@ async def a_fork_bomb_is_contained(on: Subject) -> None:
     script = f"n=0; while test $n -lt 300; do sleep {seconds} & n=$((n + 1)); done"
     result = await sandbox.run(Command(argv=("sh", "-c", script), timeout=20.0))
     assert not result.ok
-    assert alive(seconds) <= _PIDS
+    assert (running := alive(seconds)) <= _PIDS + _OWN, f"{running} processes run under a limit of {_PIDS}"
     assert (await on.run("echo", "neighbour")).text == "neighbour\n"
     await sandbox.close()
     assert alive(seconds) == 0
