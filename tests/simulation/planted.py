@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,8 +13,11 @@ from evalfleet.model import ids
 from evalfleet.model.record import Committed, PendingCase
 from evalfleet.scheduling import decide as decide_module
 from evalfleet.scheduling import grants, leases, losses, recordings, settling
+from evalfleet.scheduling import state as state_module
+from evalfleet.scheduling.breaker import Breaker, Health
 from evalfleet.scheduling.events import Decision, Event, Exchanged, Reply
 from evalfleet.scheduling.messages import ExchangeReply
+from evalfleet.scheduling.pace import Pace
 from evalfleet.scheduling.state import Adoption, RunState, begin
 from tests.simulation import world
 from tests.simulation.store import SimStore
@@ -159,6 +163,66 @@ def recording_forgotten_by_a_loss(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(losses, "after_loss", wrong)
 
 
+def sandboxes_of_adopted_leases_not_counted(patch: pytest.MonkeyPatch) -> None:
+    def wrong(self: RunState) -> int:
+        return sum(self.leased_by_arm.get(arm, 0) for arm in self.policy.sandboxed)
+
+    patch.setattr(RunState, "leased_sandboxes", property(wrong))
+
+
+def sandbox_limit_ignored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RunState, "leased_sandboxes", property(lambda self: 0))
+
+
+def refused_start_takes_a_token(patch: pytest.MonkeyPatch) -> None:
+    right = Pace.ready
+
+    def wrong(self: Pace, now: float) -> bool:
+        if right(self, now):
+            return True
+        self.tokens -= 1.0
+        return False
+
+    patch.setattr(Pace, "ready", wrong)
+
+
+def bucket_full_after_restart(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(state_module, "Pace", partial(Pace, tokens=60.0))
+
+
+def pause_never_ends(patch: pytest.MonkeyPatch) -> None:
+    right = Breaker.ended
+
+    def wrong(self: Breaker, attempt: int, failure: str, newest: int, now: float) -> None:
+        if failure or self.health is not Health.PAUSED:
+            right(self, attempt, failure, newest, now)
+
+    patch.setattr(Breaker, "ended", wrong)
+
+
+def pause_forgotten_by_a_restart(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(state_module, "_remembered", lambda claim, policy, now: {})
+
+
+def pause_grants_all_the_same(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Breaker, "admits", lambda self, now: True)
+
+
+def outage_counts_for_the_case(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Breaker, "forgives", property(lambda self: False))
+
+
+def excuse_forgotten_by_the_store(patch: pytest.MonkeyPatch) -> None:
+    right = SimStore.commit
+
+    def wrong(self: SimStore, batch: Any, epoch: int, now: float) -> Committed:
+        return right(
+            self, replace(batch, attempts=tuple(replace(w, excused=False) for w in batch.attempts)), epoch, now
+        )
+
+    patch.setattr(SimStore, "commit", wrong)
+
+
 BUGS: dict[str, Plant] = {
     "ack before commit": ack_before_commit,
     "epoch read without lock": epoch_read_without_lock,
@@ -176,4 +240,13 @@ BUGS: dict[str, Plant] = {
     "judged before the recording is durable": judged_before_the_recording_is_durable,
     "recording forgotten by a claim": recording_forgotten_by_a_claim,
     "recording forgotten by a loss": recording_forgotten_by_a_loss,
+    "sandbox limit ignored": sandbox_limit_ignored,
+    "sandboxes of adopted leases not counted": sandboxes_of_adopted_leases_not_counted,
+    "refused start takes a token": refused_start_takes_a_token,
+    "bucket full after a restart": bucket_full_after_restart,
+    "pause never ends": pause_never_ends,
+    "pause forgotten by a restart": pause_forgotten_by_a_restart,
+    "pause grants all the same": pause_grants_all_the_same,
+    "outage counts for the case": outage_counts_for_the_case,
+    "excuse forgotten by the store": excuse_forgotten_by_the_store,
 }

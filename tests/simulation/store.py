@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field, replace
 
+from evalfleet.errors import FailureKind
 from evalfleet.model.case import Case
 from evalfleet.model.ids import attempt_epoch
 from evalfleet.model.record import (
     Claim,
     CommitBatch,
     Committed,
+    EndedAttempt,
     OpenIntent,
     PendingCase,
 )
@@ -26,6 +28,9 @@ class Row:
     cost: float = 0.0
     judging: float = 0.0
     crashed: bool = False
+    kind: FailureKind | None = None
+    excused: bool = False
+    at: float = 0.0
 
 
 @dataclass
@@ -69,6 +74,11 @@ class SimStore:
             failures=errored,
             spent_usd=self.spent(),
             judge_usd=self.spent_on_judges(),
+            recent=tuple(
+                EndedAttempt(self.cases[row.case].arm, row.kind, str(row.kind))
+                for row in sorted(t.attempts.values(), key=lambda row: row.attempt)
+                if row.outcome in (Outcome.COMPLETED, Outcome.ERRORED)
+            ),
             open_intents=tuple(
                 replace(intent, recorded=intent.case in t.recordings)
                 for intent in t.intents.values()
@@ -101,7 +111,7 @@ class SimStore:
                 continue
             inserted.add(seal.attempt)
             row = Row(seal.attempt, seal.case, seal.outcome, cost=seal.cost_usd or 0.0, judging=seal.judge_usd)
-            row.crashed = seal.code == "WORKER_CRASHED"
+            row.crashed, row.kind, row.excused, row.at = seal.code == "WORKER_CRASHED", seal.kind, write.excused, now
             t.attempts[seal.attempt] = row
             if write.settles and seal.case not in t.settlements:
                 t.settlements[seal.case] = seal.attempt
@@ -131,7 +141,7 @@ class SimStore:
         rows = [row for row in self.tables.attempts.values() if row.case == case.ordinal]
         return PendingCase(
             case,
-            attempts=sum(1 for row in rows if row.outcome is Outcome.ERRORED),
+            attempts=sum(1 for row in rows if row.outcome is Outcome.ERRORED and not row.excused),
             crashes=sum(1 for row in rows if row.blamed or row.crashed),
             lost=sum(1 for row in rows if row.outcome is Outcome.INTERRUPTED and not row.blamed),
             last_attempt=max((row.attempt for row in rows), default=None),

@@ -38,10 +38,11 @@ from evalfleet.scheduling.events import (
     WorkerGone,
     Write,
 )
-from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, Grant
+from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, Grant, MadeSandbox
 from evalfleet.scheduling.state import Adoption, RunPolicy, RunState, begin
 from evalfleet.scheduling.worker_state import Contact, WorkerState
 from tests.simulation.store import SimStore
+from tests.simulation.weather import Weather
 
 HOLD = 5.0
 ATTEMPT_TIMEOUT = 60.0
@@ -121,6 +122,9 @@ class World:
         arms = ["a", "b"][: self.random.randint(1, 2)]
         self.cases = [self._case(i, arms) for i in range(count)]
         self.agents = [self._agent() for _ in self.cases]
+        self.weather = Weather.of(seed)
+        if self.weather.outage is not None:
+            self._add_sandboxed_cases()
         self.store = SimStore(self.cases)
         self.policy = RunPolicy(
             concurrency=self.random.choice([2, 5, 100]),
@@ -128,7 +132,13 @@ class World:
             page_size=self.random.choice([3, 8, 2000]),
             max_attempts=3,
             attempt_timeout=ATTEMPT_TIMEOUT,
+            sandboxed=self.weather.sandboxed,
+            sandboxes=self.weather.sandboxes,
+            sandbox_starts=self.weather.starts,
         )
+        if self.weather.outage is not None:
+            # With a small window the same few cases would have to stand the whole outage.
+            self.policy = replace(self.policy, page_size=2000)
         self.lanes = self.random.randint(1, 4)
         self.workers: dict[str, WorkerProcess] = {}
         self.coordinator: CoordinatorProcess | None = None
@@ -154,6 +164,13 @@ class World:
             fingerprint=None,
             external=self.random.random() < 0.15,
         )
+
+    def _add_sandboxed_cases(self) -> None:
+        """Enough cases to notice an outage by, and enough that none is tried twice before."""
+        for ordinal in range(len(self.cases), len(self.cases) + 24):
+            plain = replace(self.cases[0], arm="a", external=False, eval_id=f"e/{ordinal:04d}", content=str(ordinal))
+            self.cases.append(replace(plain, ordinal=ordinal))
+            self.agents.append(Agent(self.weather.dice.choice([0.01, 0.5, 3.0])))
 
     def _agent(self) -> Agent:
         roll = self.random.random()
@@ -231,6 +248,7 @@ class World:
         if process.generation < newest:
             raise Violation("a restarted coordinator took over the run of a newer one")
         process.state = begin(claim, self.policy, self.now, self.now, adoption=adoption)
+        self.weather.claimed(self.now, claim.epoch, restart=adoption is Adoption.ROSTER)
         process.epoch = claim.epoch
         process.kept, process.highest, process.waiting = [], {}, []
         process.incarnation += 1
@@ -480,6 +498,10 @@ class World:
         if grant.recorded:
             self.judge(worker, grant)
             return
+        making, fails = self.weather.start(grant.case.arm, self.now)
+        self.after(making, lambda: self.sandbox_ready(worker, attempt, making, fails=fails))
+        if fails:
+            return
         agent.starts += 1
 
         def end() -> None:
@@ -500,7 +522,20 @@ class World:
             else:
                 self.seal(worker, attempt, Outcome.COMPLETED)
 
-        self.after(agent.seconds, end)
+        self.after(making + agent.seconds, end)
+
+    def sandbox_ready(self, worker: WorkerProcess, attempt: int, seconds: float, *, fails: bool) -> None:
+        if not worker.alive or attempt not in worker.running:
+            return
+        if self.defer(worker, lambda: self.sandbox_ready(worker, attempt, seconds, fails=fails)):
+            return
+        if self.check_contact(worker) is Contact.LOST:
+            return
+        if fails:
+            self.seal(worker, attempt, Outcome.ERRORED, FailureKind.SANDBOX, "SANDBOX_FAILED")
+        elif worker.running[attempt].case.arm in self.weather.sandboxed:
+            worker.state.made.append(MadeSandbox(attempt, seconds))
+            self.flush(worker)
 
     def judge(self, worker: WorkerProcess, grant: Grant) -> None:
         """The recording is durable, or was before this attempt: judge it, then seal."""
@@ -683,6 +718,7 @@ class World:
                 continue
             if any(held.case.ordinal == ordinal for held in other.running.values()):
                 raise Violation(f"case {ordinal} was granted while {other.state.id} may act on it")
+        self.check_sandboxes(grant)
         agent = self.agents[ordinal]
         if grant.case.external and agent.starts > 0 and not grant.recorded:
             raise Violation(f"external case {ordinal} was executed again")
@@ -693,10 +729,21 @@ class World:
         if blamed >= self.policy.crash_limit:
             raise Violation(f"case {ordinal} was granted again after {blamed} blamed crashes")
 
+    def check_sandboxes(self, grant: Grant) -> None:
+        limit = self.policy.sandboxes
+        if limit is None or grant.case.arm not in self.policy.sandboxed:
+            return
+        acting = [w for w in self.workers.values() if w.alive and w.state.contact(self.now) is not Contact.LOST]
+        others = [g for w in acting for g in w.running.values() if g.case.arm in self.policy.sandboxed]
+        if len(others) >= limit:
+            raise Violation(f"a sandbox more than the limit of {limit}")
+
     def check_limits(self, process: CoordinatorProcess) -> None:
         state = process.state
         if state is None:
             return
+        if (problem := self.weather.granted(state, self.store, self.now)) is not None:
+            raise Violation(problem)
         if state.leased > self.policy.concurrency and not state.adopting:
             raise Violation("more leases than the run's concurrency")
         for arm, limit in self.policy.per_arm.items():
@@ -716,6 +763,8 @@ class World:
                 raise Violation(f"acknowledged attempt {attempt:#x} of case {case} is not in the store")
             if outcome is Outcome.COMPLETED and row.outcome is Outcome.INTERRUPTED and not silent:
                 raise Violation(f"attempt {attempt:#x} ran to completion and was recorded as lost")
+        if lost := self.weather.lost_to_it(self.store, self.cases):
+            raise Violation(f"an outage settled cases as errored: {lost}")
         for case, attempt in tables.settlements.items():
             if attempt is not None and tables.attempts[attempt].case != case:
                 raise Violation(f"case {case} was settled by an attempt of another case")

@@ -7,7 +7,7 @@ decisions. The rules are those of `docs/protocol.md`.
 from __future__ import annotations
 
 from evalfleet.model.verdict import RunStatus
-from evalfleet.scheduling import adoption, grants, leases, losses, settling
+from evalfleet.scheduling import admission, adoption, grants, leases, losses, settling
 from evalfleet.scheduling.events import (
     CommitDone,
     Decision,
@@ -81,6 +81,7 @@ def _tick(state: RunState, now: float) -> list[Decision]:
     losses.announce_old(state, now)
     settling.wake(state, now)
     settling.limit_failures(state)
+    admission.limit_outage(state)
     return [
         KillWorker(worker.id, "an attempt is past its deadline and the worker did not end it")
         for worker in losses.overdue(state, now)
@@ -104,12 +105,18 @@ def _write(state: RunState) -> list[Decision]:
     return [Write(state.inflight)]
 
 
+#: Pages that may wait in the window, most of them of paused arms: others are looked for beyond them.
+_PAGES = 8
+
+
 # A page is read only while no commit is in flight and none starts meanwhile, so that its counts are exact.
 def _load(state: RunState) -> list[Decision]:
     if state.loading or state.inflight is not None or state.read_all or state.stopping is not None:
         return []
+    paused = admission.paused(state)
     waiting = sum(len(queue) for queue in state.ready.values())
-    if waiting >= state.policy.page_size // 2:
+    next_ones = waiting - sum(len(state.ready.get(arm, ())) for arm in paused)
+    if next_ones >= state.policy.page_size // 2 or waiting >= _PAGES * state.policy.page_size:
         return []
     state.loading = True
     return [LoadPage(state.cursor, state.policy.page_size)]

@@ -6,6 +6,7 @@ from collections import deque
 
 from evalfleet.model.ids import attempt_id
 from evalfleet.model.record import Intent, IntentKind
+from evalfleet.scheduling import admission
 from evalfleet.scheduling.messages import Grant
 from evalfleet.scheduling.state import Lease, OpenCase, Phase, RunState, WorkerView
 
@@ -17,7 +18,7 @@ def assign(state: RunState, now: float) -> None:
     _hand_over_announced(state)
     for worker in _hungry(state):
         while worker.want > 0 and state.leased < state.policy.concurrency:
-            case = _next_ready(state)
+            case = _next_ready(state, now)
             if case is None:
                 return
             _lease(state, case, worker, now)
@@ -41,12 +42,11 @@ def _hungry(state: RunState) -> list[WorkerView]:
     return sorted(open_polls, key=lambda worker: (len(worker.leases), worker.id))
 
 
-def _next_ready(state: RunState) -> OpenCase | None:
-    """The pending case that comes first in planned order among the arms below their own limit."""
+def _next_ready(state: RunState, now: float) -> OpenCase | None:
+    """The pending case that comes first in planned order among the arms that nothing holds back."""
     best: OpenCase | None = None
     for arm, queue in state.ready.items():
-        limit = state.policy.per_arm.get(arm)
-        if limit is not None and state.leased_by_arm.get(arm, 0) >= limit:
+        if not queue or not admission.admits(state, arm, now):
             continue
         while queue:
             case = state.cases.get(queue[0])
@@ -72,6 +72,7 @@ def _lease(state: RunState, case: OpenCase, worker: WorkerView, now: float) -> N
     state.leased += 1
     arm = case.pending.case.arm
     state.leased_by_arm[arm] = state.leased_by_arm.get(arm, 0) + 1
+    admission.granted(state, case, arm, case.lease)
     if case.pending.case.external or case.attempts or case.crashes or case.lost or case.recorded:
         # Announced before the act: the grant leaves only after the intent is durable.
         case.phase, case.lease.announced = Phase.ANNOUNCING, True
@@ -129,13 +130,18 @@ def release(state: RunState, case: OpenCase) -> Lease | None:
         worker.leases.pop(lease.attempt, None)
         worker.grants = [grant for grant in worker.grants if grant.attempt != lease.attempt]
     state.leased -= 1
+    if state.pace is not None:
+        state.pace.gone(lease.attempt)
     if case.pending is not None:
         state.leased_by_arm[case.pending.case.arm] -= 1
     return lease
 
 
 def make_ready(state: RunState, case: OpenCase) -> None:
-    """Queue a case for granting; without its body it waits until the page is read."""
+    """Queue a case for granting; without its body it waits until the page is read.
+
+    One that failed comes last: in an outage others have yet to be tried once.
+    """
     if case.pending is None:
         if state.cursor >= case.ordinal:
             # Its page was read while it was leased elsewhere, so it is settled: nothing to grant.
@@ -145,7 +151,7 @@ def make_ready(state: RunState, case: OpenCase) -> None:
         return
     case.phase = Phase.PENDING
     queue = state.ready.setdefault(case.pending.case.arm, deque[int]())
-    if queue and case.ordinal < queue[0]:
+    if queue and case.ordinal < queue[0] and not case.failed:
         queue.appendleft(case.ordinal)
     else:
         queue.append(case.ordinal)

@@ -19,6 +19,9 @@ def exchanged(state: RunState, request: ExchangeRequest, now: float) -> list[Dec
     worker.lanes, worker.rss, worker.reachable = request.lanes, request.rss, True
     worker.epoch_seen = max(worker.epoch_seen, request.epoch_seen)
     worker.busy = bool(request.live or request.sealed)
+    if state.pace is not None:
+        for made in request.made:
+            state.pace.made(made.attempt, made.seconds, now)
     _reconcile(state, worker, request, now)
     announcing = sum(1 for lease in worker.leases.values() if state.cases[lease.ordinal].phase is Phase.ANNOUNCING)
     worker.draining = request.draining

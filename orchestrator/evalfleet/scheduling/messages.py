@@ -18,11 +18,20 @@ class LiveAttempt:
 
 
 @dataclass(frozen=True, slots=True)
+class MadeSandbox:
+    """The sandbox of an attempt is there; it took so many seconds."""
+
+    attempt: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class ExchangeRequest:
     """A worker's whole present state. `seq` rises by one a call; an older list never undoes a newer one.
 
     `want` is the number of free lanes, of `lanes` in all; one is taken until its attempt is acknowledged. `rss` is
-    the worker's memory in bytes, 0 when unknown. `recorded` holds recordings that are not known to be durable yet.
+    the worker's memory in bytes, 0 when unknown. `recorded` holds recordings that are not known to be durable yet,
+    `made` the sandboxes that have come to be since the last call that was answered.
     """
 
     worker: str
@@ -35,6 +44,7 @@ class ExchangeRequest:
     rss: int = 0
     draining: bool = False
     recorded: tuple[Recording, ...] = ()
+    made: tuple[MadeSandbox, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from evalfleet.model.record import (
     SettleWithout,
 )
 from evalfleet.model.verdict import Outcome, RunStatus, Settlement, Verdict
-from evalfleet.scheduling import grants, losses, recordings
+from evalfleet.scheduling import admission, grants, losses, recordings
 from evalfleet.scheduling.events import PageRead, StopAsked
 from evalfleet.scheduling.messages import CommandKind, WorkerCommand
 from evalfleet.scheduling.state import OpenCase, Phase, RunState, WorkerView
@@ -28,6 +28,7 @@ def sealed(state: RunState, worker: WorkerView, seal: SealedAttempt, now: float)
     case = state.cases.get(seal.case)
     if case is None:
         case = state.cases[seal.case] = OpenCase(seal.case, Phase.UNREAD)
+    lease = None
     if case.lease is not None and case.lease.attempt == seal.attempt:
         lease = grants.release(state, case)
         if lease is not None and lease.announced:
@@ -37,7 +38,8 @@ def sealed(state: RunState, worker: WorkerView, seal: SealedAttempt, now: float)
         state.buffer.closed.append(seal.attempt)
     if case.lease is None:
         case.phase = Phase.COMMITTING
-    write = AttemptWrite(seal, worker.id, settles=settles(state, case, seal))
+    excused = admission.ended(state, case, lease, seal, now) and not case.external
+    write = AttemptWrite(seal, worker.id, settles=not excused and settles(state, case, seal), excused=excused)
     recordings.spend(state, case, seal)
     state.buffer.attempts[seal.attempt] = write
     state.buffer.size += seal.rows.size
@@ -108,21 +110,22 @@ def _attempt_committed(state: RunState, write: AttemptWrite, result: Committed, 
         # The store knew this attempt: settled before our time, or recorded as lost and its case open again.
         grants.make_ready(state, case)
     else:
-        _retry(state, case, seal, now, inserted=inserted)
+        _retry(state, case, write, now, inserted=inserted)
 
 
-def _retry(state: RunState, case: OpenCase, seal: SealedAttempt, now: float, *, inserted: bool) -> None:
+def _retry(state: RunState, case: OpenCase, write: AttemptWrite, now: float, *, inserted: bool) -> None:
+    seal = write.sealed
     if case.external and not case.recorded:
         blocked = SettleWithout(case.ordinal, Settlement.BLOCKED, code=losses.RECONCILE)
         losses.decide_without(state, case, blocked)
         return
     if inserted and case.pending is not None:
         if seal.outcome is Outcome.ERRORED:
-            case.attempts += 1
+            case.attempts += not write.excused
             case.crashes += seal.code == losses.CRASHED
         else:
             case.lost += 1
-    case.last_attempt = seal.attempt
+    case.last_attempt, case.failed = seal.attempt, seal.outcome is Outcome.ERRORED
     if case.pending is None or state.stopping is not None:
         grants.make_ready(state, case)
         return
@@ -214,7 +217,8 @@ def wake(state: RunState, now: float) -> None:
 def page_read(state: RunState, page: PageRead) -> None:
     """Take in a page of unsettled cases. No commit ran meanwhile, so counts in the window are on top of it."""
     state.loading = False
-    for pending in page.cases:
+    # What was never tried comes first: should an outage go on, no case has to stand all of it.
+    for pending in sorted(page.cases, key=lambda pending: pending.attempts > 0):
         _take_in(state, pending)
     named = {pending.case.ordinal for pending in page.cases}
     end = state.total - 1 if page.last else page.cases[-1].case.ordinal
@@ -235,6 +239,7 @@ def _take_in(state: RunState, pending: PendingCase) -> None:
     if case is None:
         case = state.cases[ordinal] = OpenCase(ordinal, Phase.UNREAD)
     case.pending = pending
+    case.failed = case.failed or pending.attempts > 0
     case.external = case.external or pending.case.external
     recordings.read(state, case, pending)
     case.attempts += pending.attempts

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from evalfleet.errors import FailureKind
+from evalfleet.model.ids import attempt_id
 from evalfleet.model.record import (
     AttemptWrite,
     Claim,
@@ -23,8 +24,10 @@ from evalfleet.model.record import (
     Recording,
     SettleWithout,
 )
+from evalfleet.scheduling.breaker import Breaker, restored, tells
 from evalfleet.scheduling.events import StopAsked
 from evalfleet.scheduling.messages import Grant, WorkerCommand
+from evalfleet.scheduling.pace import Pace
 
 #: Seconds without a new call after which a worker that holds leases counts as stalled: killing it costs all that it
 #: runs, so a busy machine or an author's call of some seconds that blocks the loop must not look like it.
@@ -40,6 +43,10 @@ class RunPolicy:
     `stall_limit` after its poll was answered. `crash_limit` blamed deaths settle a case as errored,
     `loss_limit` bounds unblamed ones. `memory_suspicion` is the size in bytes from which a worker that ran out of
     memory counts as the cause. `buffer_limit` pauses grants while that much waits to be committed.
+
+    `sandboxed` names the arms whose attempts have a sandbox: at most `sandboxes` of those at once, and so many
+    `sandbox_starts` a second. `isolated` says that attempts run in processes of their own, which tell nothing before
+    they end. A run that only waits for paused arms is limited after `outage`.
     """
 
     concurrency: int
@@ -49,6 +56,11 @@ class RunPolicy:
         {FailureKind.SANDBOX, FailureKind.PROVIDER, FailureKind.WORKER, FailureKind.INFRASTRUCTURE}
     )
     max_failures: int | None = None
+    sandboxed: frozenset[str] = frozenset()
+    sandboxes: int | None = None
+    sandbox_starts: float | None = None
+    isolated: bool = False
+    outage: float = 1800.0
     attempt_timeout: float | None = None
     lease_ttl: float = 30.0
     lease_grace: float = 5.0
@@ -115,7 +127,8 @@ class OpenCase:
 
     `decided` says that the case is settled while another attempt of it still runs. `external` says that it may
     write outside, so that it must never be repeated by expiry or by kind. `recorded` says that a durable recording
-    of it waits to be judged. The counts are those of `PendingCase`, plus what happened in this window.
+    of it waits to be judged, `failed` that its last attempt did, so that others come first.
+    The counts are those of `PendingCase`, plus what happened in this window.
     """
 
     ordinal: int
@@ -130,6 +143,7 @@ class OpenCase:
     external: bool = False
     decided: bool = False
     recorded: bool = False
+    failed: bool = False
 
 
 @dataclass(slots=True)
@@ -215,6 +229,7 @@ class RunState:
     """Everything the coordinator knows of its run. Times are on its monotonic clock unless said.
 
     `tallies` counts settled cases by verdict, `kinds` the unscored attempts of this incarnation by failure kind.
+    `breakers` is by arm; `pace` is None where sandboxes start as they may.
     """
 
     epoch: int
@@ -229,6 +244,8 @@ class RunState:
     ticked_at: float
     wall_offset: float
     open_intents: dict[int, OpenIntent]
+    pace: Pace | None
+    breakers: dict[str, Breaker] = field(default_factory=dict[str, Breaker])
     cases: dict[int, OpenCase] = field(default_factory=dict[int, OpenCase])
     workers: dict[str, WorkerView] = field(default_factory=dict[str, WorkerView])
     roster: frozenset[str] | None = None
@@ -249,6 +266,11 @@ class RunState:
     judge_usd: float = 0.0
     unknown_judge_cost: int = 0
 
+    @property
+    def leased_sandboxes(self) -> int:
+        """Leases that hold a sandbox, or may: the arm of an adopted one is not known until its page is read."""
+        return self.leased - sum(n for arm, n in self.leased_by_arm.items() if arm not in self.policy.sandboxed)
+
     def worker(self, worker: str, now: float) -> WorkerView:
         view = self.workers.get(worker)
         if view is None:
@@ -261,7 +283,11 @@ class RunState:
 
 
 def begin(claim: Claim, policy: RunPolicy, now: float, wall: float, *, adoption: Adoption) -> RunState:
-    """The state right after a claim; `wall` is `now` in seconds since the epoch."""
+    """The state right after a claim; `wall` is `now` in seconds since the epoch.
+
+    A restarted coordinator remembers which arms were paused; for a new one somebody says that things work again.
+    """
+    starts = policy.sandbox_starts
     return RunState(
         epoch=claim.epoch,
         policy=policy,
@@ -275,8 +301,19 @@ def begin(claim: Claim, policy: RunPolicy, now: float, wall: float, *, adoption:
         ticked_at=now,
         wall_offset=wall - now,
         open_intents={intent.attempt: intent for intent in claim.open_intents},
+        pace=None if starts is None else Pace(starts, at=now, tells=not policy.isolated),
+        breakers=_remembered(claim, policy, now) if adoption is Adoption.ROSTER else {},
         tallies=dict(claim.tallies),
         spent_usd=claim.spent_usd,
         judge_usd=claim.judge_usd,
         unknown_judge_cost=claim.unknown_judge_cost,
     )
+
+
+def _remembered(claim: Claim, policy: RunPolicy, now: float) -> dict[str, Breaker]:
+    ended: dict[str, list[str]] = {}
+    for attempt in claim.recent:
+        what = tells(attempt.kind, attempt.code, policy.retry_on)
+        if what is not None:
+            ended.setdefault(attempt.arm, []).append(what)
+    return {arm: restored(recent, attempt_id(claim.epoch, 0), now) for arm, recent in ended.items()}

@@ -12,7 +12,7 @@ from typing import Protocol
 from evalfleet.model.record import Recording, SealedAttempt
 from evalfleet.ports import Clock
 from evalfleet.processes import resident_memory
-from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, Grant, WorkerCommand
+from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, Grant, MadeSandbox, WorkerCommand
 from evalfleet.scheduling.worker_state import Contact, WorkerState
 
 #: How many attempts back the usual duration of one looks.
@@ -105,6 +105,11 @@ class Worker:
         finally:
             del self._durable[recording.attempt]
             self._state.recorded.pop(recording.attempt, None)
+
+    def made(self, attempt: int, seconds: float) -> None:
+        """The sandbox of a running attempt is there, after so many seconds: another may be started."""
+        self._state.made.append(MadeSandbox(attempt, seconds))
+        self._hand_over_soon()
 
     async def run(self) -> WorkerEnd:
         """Exchange until the coordinator says stop, is gone for good, or a drain is done; says which it was."""

@@ -12,6 +12,7 @@ from evalfleet.scheduling.messages import (
     ExchangeRequest,
     Grant,
     LiveAttempt,
+    MadeSandbox,
     WorkerCommand,
 )
 
@@ -43,7 +44,8 @@ class WorkerState:
     A lane is taken until its attempt is acknowledged, so that a death never costs more attempts than lanes.
     `live` maps running attempts to their case ordinal; `sealed` keeps every attempt until it is acknowledged.
     `recorded` keeps the recordings of running attempts until they are known to be durable. `body_limit` bounds the
-    bytes of sealed and recorded attempts in one call; the other sealed ones are listed as live.
+    bytes of sealed and recorded attempts in one call; the other sealed ones are listed as live. `made` is news that no
+    answered call has carried, the first `told` of it in the newest one.
     """
 
     id: str
@@ -59,6 +61,8 @@ class WorkerState:
     live: dict[int, int] = field(default_factory=dict[int, int])
     sealed: dict[int, SealedAttempt] = field(default_factory=dict[int, SealedAttempt])
     recorded: dict[int, Recording] = field(default_factory=dict[int, Recording])
+    made: list[MadeSandbox] = field(default_factory=list[MadeSandbox])
+    told: int = 0
 
     @property
     def free_lanes(self) -> int:
@@ -69,6 +73,7 @@ class WorkerState:
         """The next call: the whole present state under a higher number. `rss` is in bytes."""
         self.seq += 1
         self.sent_at = now
+        self.told = len(self.made)
         carried: list[SealedAttempt] = []
         held = [LiveAttempt(attempt, case) for attempt, case in self.live.items()]
         size = 0
@@ -89,6 +94,7 @@ class WorkerState:
             rss,
             self.draining,
             self._carried_recordings(size),
+            tuple(self.made),
         )
 
     def _carried_recordings(self, size: int) -> tuple[Recording, ...]:
@@ -108,6 +114,7 @@ class WorkerState:
             return Received()
         self.epoch = reply.epoch
         self.answered_at = self.sent_at
+        del self.made[: self.told]
         for attempt in reply.acks:
             self.sealed.pop(attempt, None)
         fresh = [g for g in reply.grants if g.attempt not in self.live and g.attempt not in self.sealed]

@@ -12,6 +12,7 @@ from evalfleet.model.record import (
     CommitBatch,
     Committed,
     EncodedRows,
+    EndedAttempt,
     IntentKind,
     OpenIntent,
     PendingCase,
@@ -68,8 +69,17 @@ class Story:
         epoch: int = 1,
         adoption: Adoption = Adoption.NONE,
         intents: tuple[OpenIntent, ...] = (),
+        recent: tuple[EndedAttempt, ...] = (),
     ) -> None:
-        claim = Claim(run_key=1, epoch=epoch, commit_seq=0, total=len(cases), settled=0, open_intents=intents)
+        claim = Claim(
+            run_key=1,
+            epoch=epoch,
+            commit_seq=0,
+            total=len(cases),
+            settled=0,
+            open_intents=intents,
+            recent=recent,
+        )
         self.now = 100.0
         self.policy = policy or RunPolicy(concurrency=10)
         self.state = begin(claim, self.policy, self.now, self.now, adoption=adoption)
