@@ -19,6 +19,7 @@ from evalfleet.sandbox_ports import Gateway, SandboxFactory
 if TYPE_CHECKING:
     from evalfleet.store.judge_cache import PostgresJudgeCache
     from evalfleet.store.recordings import Recordings
+    from evalfleet.store.sandboxes import SandboxRows
 
 ADAPTERS = "evalfleet.adapters"
 SANDBOXES = "evalfleet.sandboxes"
@@ -138,6 +139,11 @@ def judge_stores() -> tuple[type[PostgresJudgeCache], type[Recordings]]:
     cache = importlib.import_module("evalfleet.store.judge_cache")
     recordings = importlib.import_module("evalfleet.store.recordings")
     return cache.PostgresJudgeCache, recordings.Recordings
+
+
+def sandbox_rows() -> type[SandboxRows]:
+    """Where sandboxes that may stay are written down: only who makes such ones talks to Postgres itself."""
+    return importlib.import_module("evalfleet.store.sandboxes").SandboxRows
 
 
 def ray_jobs(address: str) -> object:

@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from evalfleet import process_launcher
 from evalfleet.errors import InfrastructureError
@@ -83,6 +84,16 @@ def start_daemon(argv: Sequence[str], *, env: Mapping[str, str] | None, log: Pat
         )
     threading.Thread(target=daemon.wait, name=f"reap-{daemon.pid}", daemon=True).start()
     return daemon.pid
+
+
+def become(argv: Sequence[str]) -> NoReturn:
+    """Be this program from now on, on the same terminal and in the same environment.
+
+    Raises OSError when it can't be started.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvp(argv[0], list(argv))
 
 
 async def run(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evalfleet.api.handle import RunHandle
     from evalfleet.api.planned import plan
+    from evalfleet.api.reaping import reap_sandboxes, sandbox_shell, sandboxes, stop_sandbox
     from evalfleet.api.records import cancel, collect_garbage, delete, export, import_, open_run, runs, watch
     from evalfleet.api.rescoring import rescore
     from evalfleet.api.starting import resume, submit, try_
@@ -24,9 +25,13 @@ _HOMES = {
     "import_": "evalfleet.api.records",
     "open_run": "evalfleet.api.records",
     "plan": "evalfleet.api.planned",
+    "reap_sandboxes": "evalfleet.api.reaping",
     "rescore": "evalfleet.api.rescoring",
     "resume": "evalfleet.api.starting",
     "runs": "evalfleet.api.records",
+    "sandbox_shell": "evalfleet.api.reaping",
+    "sandboxes": "evalfleet.api.reaping",
+    "stop_sandbox": "evalfleet.api.reaping",
     "submit": "evalfleet.api.starting",
     "try_": "evalfleet.api.starting",
     "watch": "evalfleet.api.records",
@@ -41,9 +46,13 @@ __all__ = [
     "import_",
     "open_run",
     "plan",
+    "reap_sandboxes",
     "rescore",
     "resume",
     "runs",
+    "sandbox_shell",
+    "sandboxes",
+    "stop_sandbox",
     "submit",
     "try_",
     "watch",

@@ -9,6 +9,7 @@ from typing import Any
 
 from evalfleet.model.experiment import Experiment
 from evalfleet.model.judge import JudgeConfig
+from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.settings import Settings
 
 
@@ -41,6 +42,7 @@ class RunBlueprint:
     judges: Mapping[str, JudgeConfig] = field(default_factory=dict[str, JudgeConfig])
     judges_away: Mapping[str, str] = field(default_factory=dict[str, str])
     backends: tuple[str, ...] = ()
+    keep_sandbox: KeepSandbox = KeepSandbox.NONE
 
     @property
     def experiment(self) -> Experiment:

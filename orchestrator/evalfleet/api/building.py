@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,17 +25,18 @@ from evalfleet.execution.recorded_agent import NoAgent
 from evalfleet.execution.threads import AuthorThreads
 from evalfleet.grading.prices import PriceList
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
+from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.planning.arm_probe import arm_settings
 from evalfleet.planning.arms import ArmPlan
 from evalfleet.planning.dataset import decode_row
 from evalfleet.planning.discover import load_definition, make_importable
 from evalfleet.planning.experiment_file import LoadedExperiment, restore_experiment
 from evalfleet.planning.sandbox_plan import resolve_sandbox
-from evalfleet.plugins import adapter_factories, judge_model, judge_stores
+from evalfleet.plugins import adapter_factories, judge_model, judge_stores, sandbox_rows
 from evalfleet.ports import Adapter, Clock
 from evalfleet.processes import SystemSpawner
 from evalfleet.randomness import SystemRandom
-from evalfleet.sandbox_ports import SandboxProvider
+from evalfleet.sandbox_ports import SandboxLedger, SandboxProvider
 from evalfleet.scheduling.messages import Grant
 from evalfleet.scheduling.worker import Attempt, Exchange, Worker, WorkerTimes
 from evalfleet.settings import EnvironmentSecrets
@@ -62,11 +65,14 @@ class Workshop:
     backends: Backends
     failpoint: Failpoints
     recordings: Recordings | None
+    sandbox_ledger: SandboxLedger | None
 
     async def close(self) -> tuple[str, ...]:
         """Close adapters, sandboxes and processes; what went wrong, as texts."""
         problems = await self.executor.close()
         await self.backends.close()
+        if self.sandbox_ledger is not None:
+            await self.sandbox_ledger.close()
         await self.spawner.close()
         if self.recordings is not None:
             await self.recordings.close()
@@ -93,7 +99,8 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
                 settings=settings, adapter=adapter, sandbox=_sandboxes(arm, adapter, backends, loaded)
             )
     git = git_tool(Path(blueprint.state_dir), spawner)
-    services = replace(_services(blueprint, loaded, arms, clock), git=git)
+    sandbox_ledger = _sandbox_ledger(blueprint, backends)
+    services = replace(_services(blueprint, loaded, arms, clock), git=git, sandbox_ledger=sandbox_ledger)
 
     def definition(identifier: str) -> EvalDefinition:
         return load_definition(project, Path(blueprint.files[identifier]), identifier)
@@ -109,6 +116,7 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
         backends=backends,
         failpoint=Failpoints(blueprint.failpoint),
         recordings=_recordings(blueprint, artifacts),
+        sandbox_ledger=sandbox_ledger,
     )
 
 
@@ -122,6 +130,14 @@ def _sandboxes(
         return None if spec is None else (backends.provider(spec.backend or DEFAULT), spec)
 
     return plan
+
+
+def _sandbox_ledger(blueprint: RunBlueprint, backends: Backends) -> SandboxLedger | None:
+    """Where sandboxes that may stay are written down, None in a run whose sandboxes all end with it."""
+    may_stay = any(backends.provider(name).outlives for name in blueprint.backends)
+    if not may_stay and blueprint.keep_sandbox is KeepSandbox.NONE:
+        return None
+    return sandbox_rows()(blueprint.database_url, socket.gethostname(), os.getpid())
 
 
 def build_grader(blueprint: RunBlueprint, definitions: Mapping[str, EvalDefinition]) -> Executor:
@@ -205,6 +221,7 @@ def _executor_settings(
         judges=blueprint.judges,
         judges_away=blueprint.judges_away,
         grading_timeout=limits.grading_timeout,
+        keep_sandbox=blueprint.keep_sandbox,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.model.verdict import CaseStatus
 
 
@@ -27,7 +28,7 @@ class SubmitOptions:
     """How a run is started. `address` names a Ray cluster; `inline` runs without Ray, in this process.
 
     `resume_unfinished` continues an unfinished run of the same digest; `idempotency_key` makes a repeated request
-    return the run that the first one made.
+    return the run that the first one made. `keep_sandbox` says whose sandboxes stay when their attempt has ended.
     """
 
     overrides: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -40,6 +41,7 @@ class SubmitOptions:
     workers: int | None = None
     lanes: int | None = None
     idempotency_key: str | None = None
+    keep_sandbox: KeepSandbox = KeepSandbox.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,14 @@ class RescoreOptions:
     evals: Path | None = None
     only_unavailable: bool = False
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReapOptions:
+    """Which sandboxes are removed beside orphans: `kept` ones, and with `force` also unverified ones."""
+
+    kept: bool = False
+    force: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

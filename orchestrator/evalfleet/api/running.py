@@ -13,6 +13,7 @@ from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.holders import is_dead, this_process
 from evalfleet.api.inline import Claiming, Observer, run_inline
 from evalfleet.api.judging import with_judges_tried
+from evalfleet.api.reaping import swept
 from evalfleet.api.warm import WarmRay, using, warm_ray
 from evalfleet.errors import RunHeld
 from evalfleet.model.report import RunInfo
@@ -77,15 +78,18 @@ class Venue:
         blueprint = await with_judges_tried(blueprint)
         if claiming.instead_of is not None:
             await release(blueprint.database_url, blueprint.run, claiming.instead_of)
-        place = self._place
-        if place.inline:
-            end = await run_inline(blueprint, claiming, observer, lanes=place.lanes)
-        else:
-            engine, cluster = await (self._join() if self._joining is None else asyncio.shield(self._joining))
-            fleet = engine.fleet_for(blueprint, cluster, place.workers, place.lanes)
-            end = await engine.run_on_ray(blueprint, claiming, fleet, observer)
+        async with swept(blueprint):
+            end = await self._run(blueprint, claiming, observer)
         if end.fenced:
             raise RunHeld(f"run {blueprint.run} was taken over by another coordinator; nothing more was written here")
+
+    async def _run(self, blueprint: RunBlueprint, claiming: Claiming, observer: Observer | None) -> RunEnd:
+        place = self._place
+        if place.inline:
+            return await run_inline(blueprint, claiming, observer, lanes=place.lanes)
+        engine, cluster = await (self._join() if self._joining is None else asyncio.shield(self._joining))
+        fleet = engine.fleet_for(blueprint, cluster, place.workers, place.lanes)
+        return await engine.run_on_ray(blueprint, claiming, fleet, observer)
 
     async def turn_back(self) -> None:
         """Let a joining under way come to its end, whatever it is, so that what it joined can be left."""

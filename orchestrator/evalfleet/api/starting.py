@@ -19,6 +19,7 @@ from evalfleet.api.shipping import check_reachable, packed, ship
 from evalfleet.errors import ConfigurationError, DefinitionError, Problem
 from evalfleet.model.ids import run_id_from
 from evalfleet.model.report import RunInfo
+from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.model.verdict import RunKind, RunStatus
 from evalfleet.planning.definition_digests import changed_definition
 from evalfleet.planning.plan import Plan
@@ -62,6 +63,7 @@ class _Work:
     place: Place
     venue: Venue
     told: _Told
+    keep_sandbox: KeepSandbox = KeepSandbox.NONE
 
 
 async def submit(
@@ -103,7 +105,7 @@ async def _start(
     async with reaching(place, settings) as venue:
         narrowed = PlanOptions(overrides=options.overrides, arms=options.arms, allow_empty=options.allow_empty)
         request = Request.of(experiment, prefixes, narrowed)
-        work = _Work(await plan_request(request), request, place, venue, told)
+        work = _Work(await plan_request(request), request, place, venue, told, options.keep_sandbox)
         session = await Session.open(settings)
         try:
             found = await _unfinished(session, work.plan) if kind is RunKind.SWEEP else None
@@ -167,7 +169,7 @@ async def _begin(session: Session, work: _Work, options: SubmitOptions, kind: Ru
     history = await load_history(session.url, plan) if reuse and kind is RunKind.SWEEP else NoHistory()
     planned = new_run(plan, work.request, run_id_from(random.bits(50)), kind, history)
     planned = replace(planned, idempotency_key=options.idempotency_key)
-    blueprint = blueprint_of(plan, work.request, planned.id, session.settings, session.url)
+    blueprint = _blueprint(session, work, planned.id)
     if work.place.is_shipped:
         async with packed(plan, blueprint, work.place) as parcel:
             made = await _create(session, work, planned)
@@ -192,13 +194,18 @@ async def _create(session: Session, work: _Work, planned: NewRun) -> CreatedRun:
 
 async def _go_on(session: Session, work: _Work, info: RunInfo, *, steal: bool) -> None:
     random = SystemRandom()
-    blueprint = blueprint_of(work.plan, work.request, info.id, session.settings, session.url)
+    blueprint = _blueprint(session, work, info.id)
     if work.place.is_shipped:
         async with packed(work.plan, blueprint, work.place, steal=steal) as parcel:
             await ship(session, parcel, f"{info.id}-{random.bits(32):08x}", work.told.observer)
     else:
         await _check_backends(work, blueprint)
         await work.venue.carry_out(blueprint, resumed_claim(info, random, steal=steal), work.told.observer)
+
+
+def _blueprint(session: Session, work: _Work, run: str) -> RunBlueprint:
+    blueprint = blueprint_of(work.plan, work.request, run, session.settings, session.url)
+    return replace(blueprint, keep_sandbox=work.keep_sandbox)
 
 
 async def _check_backends(work: _Work, blueprint: RunBlueprint) -> None:

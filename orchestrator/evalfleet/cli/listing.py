@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from evalfleet.model.report import AttemptView, CaseView
+from evalfleet.model.sandbox import SandboxView
 from evalfleet.reports.figures import UNKNOWN, money, seconds
 from evalfleet.reports.tables import columns
 from evalfleet.reports.visible import cut, visible_line
@@ -14,6 +15,7 @@ from evalfleet.reports.wording import case_name, case_result
 PAGE = 500
 MESSAGE_LIMIT = 80
 CASE_HEADERS = ("case", "arm", "eval", "result", "score", "took", "cost", "attempts", "why")
+SANDBOX_HEADERS = ("backend", "id", "run", "case", "eval", "age", "standing", "why")
 ATTEMPT_HEADERS = ("attempt", "outcome", "verdict", "took", "cost", "why")
 
 
@@ -34,6 +36,24 @@ async def case_lines(cases: AsyncIterator[CaseView]) -> AsyncIterator[str]:
 def attempt_lines(attempts: Sequence[AttemptView]) -> list[str]:
     """The attempts of one case; a star marks the one that settled it."""
     return columns(ATTEMPT_HEADERS, [_attempt_row(view) for view in attempts])
+
+
+def sandbox_lines(views: Sequence[SandboxView], now: float) -> list[str]:
+    """The sandboxes, and how each stands; `now` is in seconds since the epoch."""
+    return columns(SANDBOX_HEADERS, [_sandbox_row(view, now) for view in views]) if views else []
+
+
+def _sandbox_row(view: SandboxView, now: float) -> tuple[str, ...]:
+    return (
+        view.backend,
+        visible_line(view.id),
+        visible_line(view.run or view.owner.partition("/")[0]),
+        "" if view.case is None else str(view.case),
+        visible_line(cut(view.eval_id or "", MESSAGE_LIMIT)),
+        seconds(max(0.0, now - view.created_at)),
+        view.standing.value,
+        visible_line(view.why),
+    )
 
 
 def _case_row(case: CaseView) -> tuple[str, ...]:

@@ -39,6 +39,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "runs": ("runs", "List runs, newest first."),
     "show": ("show", "List a run's cases, or show one with its evidence."),
     "report": ("report", "Write a run's report as text, JSON, Markdown or JUnit."),
+    "sandboxes": ("sandboxes", "List the sandboxes that there are, and remove those that are nobody's."),
+    "sandbox": ("sandbox", "Open a shell in a sandbox, or remove it."),
     "judge": ("judge", "How far a judge agrees with people."),
     "up": ("up", "Keep a Ray and the record store up, for runs to join."),
     "down": ("down", "End what `up` keeps running."),

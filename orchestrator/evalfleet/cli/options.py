@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.model.verdict import CaseStatus
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,6 +28,10 @@ def _assignments(_ctx: click.Context, _parameter: click.Parameter, values: tuple
 
 def _statuses(_ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[CaseStatus, ...]:
     return tuple(CaseStatus(value) for value in values)
+
+
+def _keep_sandbox(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> KeepSandbox:
+    return KeepSandbox.NONE if value is None else KeepSandbox(value)
 
 
 def status_option(*names: str, among: tuple[CaseStatus, ...], help: str) -> Callable[[F], F]:
@@ -53,6 +58,15 @@ set_option = click.option(
     help="Change a limit of the experiment, as in limits.concurrency=8; never what is measured.",
 )
 arm_option = click.option("--arm", "arms", metavar="ARM", multiple=True, help="Only this arm; may be repeated.")
+keep_sandbox_option = click.option(
+    "--keep-sandbox",
+    is_flag=False,
+    flag_value=KeepSandbox.FAILED.value,
+    default=None,
+    type=click.Choice([KeepSandbox.FAILED.value, KeepSandbox.ALL.value]),
+    callback=_keep_sandbox,
+    help="Leave the sandboxes of failed and errored attempts in place, or of =all.",
+)
 address_option = click.option(
     "--address",
     metavar="ADDRESS",

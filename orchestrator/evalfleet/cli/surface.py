@@ -7,14 +7,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from evalfleet.api.options import CaseFilter, DeleteOptions, PlanOptions, RescoreOptions, ResumeOptions, SubmitOptions
+from evalfleet.api.options import (
+    CaseFilter,
+    DeleteOptions,
+    PlanOptions,
+    ReapOptions,
+    RescoreOptions,
+    ResumeOptions,
+    SubmitOptions,
+)
 from evalfleet.api.preview import Preview
 from evalfleet.model.grading import Rescored
 from evalfleet.model.report import AttemptDetail, AttemptView, CaseView, RunInfo, RunProgress
+from evalfleet.model.sandbox import SandboxView
 from evalfleet.reports.model import ReportModel
 from evalfleet.store.planned import UnfinishedRun
 
-if TYPE_CHECKING:  # what sweeps needs the database's driver, which no command should wait for
+if TYPE_CHECKING:  # what sweeps or reaps needs the database's driver, which no command should wait for
+    from evalfleet.api.reaping import SandboxListing
     from evalfleet.store.sweep import Swept
 
 Observer = Callable[[RunProgress], None]
@@ -99,6 +109,22 @@ class Api(Protocol):
 
     async def collect_garbage(self, *, tries_older_than: float, dry_run: bool) -> tuple[Sequence[str], Swept]:
         """Delete runs of `orchestrate try` older than so many days, and what no row names; their ids, and that."""
+        ...
+
+    async def sandboxes(self) -> SandboxListing:
+        """The sandboxes of every backend that is installed."""
+        ...
+
+    async def reap_sandboxes(self, options: ReapOptions) -> Sequence[SandboxView]:
+        """Remove the sandboxes that are nobody's any more, and return them."""
+        ...
+
+    async def sandbox_shell(self, target: str) -> tuple[str, ...]:
+        """The command that opens a shell in a sandbox."""
+        ...
+
+    async def stop_sandbox(self, target: str) -> SandboxView:
+        """Remove one sandbox, and return it."""
         ...
 
     async def rescore(self, run: str, options: RescoreOptions) -> tuple[RunHandle, Rescored]:

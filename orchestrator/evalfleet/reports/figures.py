@@ -32,9 +32,9 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str | None = None) -> str:
     """A count with its noun: `1 case`, `2 cases`."""
-    return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
+    return f"{count(number)} {noun if number == 1 else plural or noun + 's'}"
 
 
 def part_of(part: int, whole: int, noun: str) -> str:

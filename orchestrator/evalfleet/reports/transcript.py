@@ -93,7 +93,7 @@ def _head(case: CaseView, detail: AttemptDetail) -> Iterator[str]:
 def _sandbox(use: SandboxUse) -> str:
     parts = (("making", use.making), ("using", use.using), ("closing", use.closing))
     times = ", ".join(f"{what} {seconds(taken)}" for what, taken in parts)
-    kept = "" if use.kept is None else f" · kept as {visible_line(use.kept)}"
+    kept = "" if use.kept is None else f" · kept: orchestrate sandbox enter {visible_line(use.kept)}"
     return f"sandbox {visible_line(use.backend)} · {counted(use.starts, 'start')} · {times}{kept}"
 
 

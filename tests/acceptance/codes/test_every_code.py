@@ -57,6 +57,7 @@ LINT = "unit/cli/test_list.py"
 SINGLE = {
     # of attempts
     "COVERAGE_CONTRADICTED": f"{CODES}::test_a_contradiction_is_told_of_the_attempt_and_counted_for_the_run",
+    "SANDBOX_NOT_ANNOUNCED": "unit/execution/test_sandbox_stay.py::test_without_its_row_none_is_made",
     "ISOLATION_FAILED": f"{MACHINERY}::test_a_process_that_does_not_begin",
     "RECORD_REJECTED": f"{MACHINERY}::test_a_record_that_the_store_refuses",
     "RECORDING_FAILED": f"{MACHINERY}::test_evidence_that_finds_no_place",

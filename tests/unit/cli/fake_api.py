@@ -9,8 +9,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from evalfleet.api.options import CaseFilter, DeleteOptions, PlanOptions, RescoreOptions, ResumeOptions, SubmitOptions
+from evalfleet.api.options import (
+    CaseFilter,
+    DeleteOptions,
+    PlanOptions,
+    ReapOptions,
+    RescoreOptions,
+    ResumeOptions,
+    SubmitOptions,
+)
 from evalfleet.api.preview import Preview
+from evalfleet.api.reaping import SandboxListing
 from evalfleet.cli.surface import Api, Observer, RunHandle
 from evalfleet.errors import ConfigurationError
 from evalfleet.model.assertion import AssertionPolicy, AssertionResult, AssertionRow, Result
@@ -26,6 +35,7 @@ from evalfleet.model.report import (
     RunInfo,
     RunProgress,
 )
+from evalfleet.model.sandbox import SandboxView
 from evalfleet.model.turn import TurnInput, TurnRecord, TurnStatus
 from evalfleet.model.verdict import CaseStatus, Outcome, RunKind, RunStatus, Style, Verdict
 from evalfleet.planning.discover import discover, find_project
@@ -138,6 +148,7 @@ class FakeApi:
     unfinished: UnfinishedRun | None = None
     went_on: bool | None = None
     costs: Mapping[str, PastCost] = field(default_factory=dict[str, PastCost])
+    listing: SandboxListing = field(default_factory=lambda: SandboxListing(views=(), faults={}, foreign=0))
     rescored: Rescored = field(
         default_factory=lambda: Rescored(
             run="",
@@ -223,6 +234,22 @@ class FakeApi:
     async def collect_garbage(self, *, tries_older_than: float, dry_run: bool) -> tuple[Sequence[str], Swept]:
         self.act("gc", tries_older_than, dry_run)
         return [run.id for run in self.known], Swept(objects={"8r": 2, "9r": 1}, size=2048, unknown=("0ther",))
+
+    async def sandboxes(self) -> SandboxListing:
+        self.act("sandboxes")
+        return self.listing
+
+    async def reap_sandboxes(self, options: ReapOptions) -> Sequence[SandboxView]:
+        self.act("reap", options)
+        return self.listing.views
+
+    async def sandbox_shell(self, target: str) -> tuple[str, ...]:
+        self.act("shell", target)
+        return ("true",)
+
+    async def stop_sandbox(self, target: str) -> SandboxView:
+        self.act("stop", target)
+        return self.listing.views[0]
 
     async def rescore(self, run: str, options: RescoreOptions) -> tuple[RunHandle, Rescored]:
         self.act("rescore", run, options)

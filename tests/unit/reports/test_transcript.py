@@ -124,7 +124,7 @@ def test_what_a_sandbox_took_is_said(make_case: Callable[..., CaseView]) -> None
     head = transcript(make_case(), replace(detail(), sandbox=use))[2]
     assert head == "  sandbox local · 1 start · making 250 ms, using 1m 01s, closing 40 ms"
     head = transcript(make_case(), replace(detail(), sandbox=replace(use, kept="r1%2F9")))[2]
-    assert head.endswith("closing 40 ms · kept as r1%2F9")
+    assert head.endswith("closing 40 ms · kept: orchestrate sandbox enter r1%2F9")
 
 
 def test_nothing_an_agent_says_reaches_the_terminal_raw(make_case: Callable[..., CaseView]) -> None:

@@ -23,6 +23,7 @@ from evalfleet.reports.exit_code import ExitCode
 @options.prefixes_argument
 @options.set_option
 @options.arm_option
+@options.keep_sandbox_option
 @click.option("--reuse", is_flag=True, help="Carry results of unchanged cases from earlier runs.")
 @click.option(
     "--resume-unfinished",

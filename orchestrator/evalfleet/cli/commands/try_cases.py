@@ -23,6 +23,7 @@ from evalfleet.reports.transcript import TEXT_LIMIT, TranscriptParts, render_cas
 @options.prefixes_argument
 @options.set_option
 @options.arm_option
+@options.keep_sandbox_option
 @click.option("--full", is_flag=True, help="Cut no text.")
 @options.json_option
 @pass_application
