@@ -10,6 +10,7 @@ from pathlib import Path
 
 from evalfleet.sandbox_ports import FoundSandbox, SandboxPlace
 from evalfleet_sandboxes.container_engine import InspectedContainer
+from evalfleet_sandboxes.process_start import start_of
 
 _PREFIX = "evalfleet."
 _STATE, _OWNER, _HOST, _PID, _START, _RUN = (
@@ -40,7 +41,7 @@ class Owner:
             folder=place.state.absolute(),
             host=place.labels.get("host", socket.gethostname()),
             pid=pid,
-            start=_start_of(pid) or "",
+            start=start_of(pid) or "",
             run=place.labels.get("run", ""),
         )
 
@@ -71,7 +72,7 @@ class Owner:
         host = labels.get(_HOST, "")
         alive = None
         if host == self.host and pid.isdecimal() and labels.get(_START):
-            alive = _start_of(int(pid)) == labels[_START]
+            alive = start_of(int(pid)) == labels[_START]
         identifier = container.name.removeprefix("/")
         return FoundSandbox(
             id=identifier,
@@ -98,12 +99,3 @@ def entry_options(container: InspectedContainer) -> tuple[str, ...]:
     """How an engine's `exec` enters a container as its commands did."""
     user = container.labels.get(_USER)
     return ("--workdir", container.labels.get(_WORKDIR, "/"), *(("--user", user) if user else ()))
-
-
-def _start_of(pid: int) -> str | None:
-    """When a living process of this machine began, in its kernel's ticks; None when there is none, or no such count."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in ("Z", "X") else fields[19]

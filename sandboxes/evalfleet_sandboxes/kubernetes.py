@@ -23,11 +23,25 @@ from evalfleet_sandboxes.kubernetes_access import Access, find_source
 from evalfleet_sandboxes.kubernetes_api import Cluster, Refused, Unreachable
 from evalfleet_sandboxes.kubernetes_home import Homes
 from evalfleet_sandboxes.kubernetes_making import Patience, PodMaker
-from evalfleet_sandboxes.kubernetes_pods import HOST, OWNER, PID, SANDBOX, Lease, Manifest, check_template, notices
+from evalfleet_sandboxes.kubernetes_pods import (
+    CONTAINER,
+    HOST,
+    KEPT,
+    OWNER,
+    PID,
+    SANDBOX,
+    START,
+    WORKDIR,
+    Lease,
+    Manifest,
+    check_template,
+    notices,
+)
 from evalfleet_sandboxes.kubernetes_rights import closed_network, missing_rights
 from evalfleet_sandboxes.kubernetes_sandbox import KubernetesSandbox
 from evalfleet_sandboxes.kubernetes_status import Pod
 from evalfleet_sandboxes.kubernetes_watch import PodWatch
+from evalfleet_sandboxes.process_start import start_of
 
 NAMESPACE = "EVALFLEET_KUBERNETES_NAMESPACE"
 TEMPLATE = "EVALFLEET_KUBERNETES_TEMPLATE"
@@ -58,7 +72,8 @@ class KubernetesProvider:
     def __init__(self, place: SandboxPlace, patience: Patience | None = None) -> None:
         self._state = place.state
         self._environment = place.environment
-        self._labels = {"run": "", "host": socket.gethostname(), "pid": str(os.getpid()), **place.labels}
+        own = {"run": "", "host": socket.gethostname(), "pid": str(os.getpid()), **place.labels}
+        self._labels = {**own, "start": start_of(int(own["pid"])) or ""}
         self._patience = patience or Patience()
         self._connected: _Connection | None = None
         self._connecting = asyncio.Lock()
@@ -123,17 +138,33 @@ class KubernetesProvider:
         return [self._found(Pod.model_validate(item)) for item in items]
 
     async def reap(self, sandbox: FoundSandbox) -> None:
-        if sandbox.alive:
-            return  # its maker lives, and closes it
+        """Remove a Pod of ours that was kept or whose process is not known to live."""
         to = await self._connection()
+        pod = await self._looked_up(to.cluster, sandbox.id)
+        if pod is not None:
+            now = self._found(pod)
+            if now.kept or now.alive is not True:
+                await to.maker.remove(sandbox.id, pod.metadata.uid)
+
+    async def enter_argv(self, sandbox: FoundSandbox) -> tuple[str, ...]:
+        """See `Enterable.enter_argv`."""
+        cluster = (await self._connection()).cluster
+        pod = await self._looked_up(cluster, sandbox.id)
+        if pod is None:
+            raise ConfigurationError(f"there is no pod {sandbox.id} any more in the namespace {cluster.namespace}")
+        shell = ("sh", "-c", 'cd "$1"; exec sh', "sh", pod.metadata.annotations.get(WORKDIR, "/"))
+        where = ("--namespace", cluster.namespace, "--container", CONTAINER)
+        return ("kubectl", "exec", "--stdin", "--tty", *where, sandbox.id, "--", *shell)
+
+    async def _looked_up(self, cluster: Cluster, name: str) -> Pod | None:
+        """A Pod of ours, None when there is no such one."""
         try:
-            pod = Pod.model_validate(await to.cluster.call("GET", to.cluster.path("pods", sandbox.id)))
+            pod = Pod.model_validate(await cluster.call("GET", cluster.path("pods", name)))
         except Refused as error:
             if error.status == 404:
-                return
+                return None
             raise
-        if pod.metadata.labels.get(SANDBOX) == "pod":
-            await to.maker.remove(sandbox.id, pod.metadata.uid)
+        return pod if pod.metadata.labels.get(SANDBOX) == "pod" else None
 
     async def _connection(self) -> _Connection:
         async with self._connecting:
@@ -163,7 +194,7 @@ class KubernetesProvider:
 
     def _found(self, pod: Pod) -> FoundSandbox:
         said, made = pod.metadata.annotations, pod.metadata.creationTimestamp
-        host, number = said.get(HOST, ""), said.get(PID, "")
+        host, number, start = said.get(HOST, ""), said.get(PID, ""), said.get(START)
         pid = int(number) if number.isdecimal() else 0
         return FoundSandbox(
             id=pod.metadata.name,
@@ -171,7 +202,8 @@ class KubernetesProvider:
             host=host,
             pid=pid,
             created_at=0.0 if made is None else made.timestamp(),
-            alive=_alive(pid) if host == self._labels["host"] else None,
+            alive=start_of(pid) == start if host == self._labels["host"] and start else None,
+            kept=KEPT in pod.metadata.labels,
         )
 
     def _source(self) -> str:
@@ -200,13 +232,3 @@ def _template(environment: Mapping[str, str]) -> Manifest:
         return check_template(loaded, source)
     except (OSError, YAMLError) as error:
         raise ConfigurationError(f"{source}: can't be read: {' '.join(str(error).split())}") from error
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

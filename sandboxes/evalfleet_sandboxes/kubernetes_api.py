@@ -148,8 +148,11 @@ class Cluster:
 
     async def _request(self, method: str, path: str, query: Mapping[str, str] | None, body: Json | None) -> Json:
         timeout = aiohttp.ClientTimeout(total=_REQUEST_SECONDS)
+        how = await self._how()
+        if method == "PATCH":
+            how["headers"]["Content-Type"] = "application/merge-patch+json"
         async with self._access.session.request(
-            method, self.server + path, params=query, json=body, timeout=timeout, **await self._how()
+            method, self.server + path, params=query, json=body, timeout=timeout, **how
         ) as response:
             if response.status >= 300:
                 raise await _refusal(response)

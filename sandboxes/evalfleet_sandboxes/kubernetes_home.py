@@ -19,6 +19,7 @@ from evalfleet_sandboxes.remote_commands import RemoteCommands
 from evalfleet_sandboxes.remote_files import RemoteFiles
 
 _STATE, _WORKDIR = f"{ROOM}/state", f"{ROOM}/work"
+_LOCALE = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
 _ANSWER_BYTES = 1 << 16
 _SCRIPT_SECONDS = 60.0
 #: How long the processes of a Pod are killed from inside before the Pod is just deleted.
@@ -63,6 +64,13 @@ class Homes:
         files = RemoteFiles(door, inner.workdir, self._scratch)
         return Home(name=name, door=door, workdir=inner.workdir, bash=facts.bash, commands=commands, files=files)
 
+    async def keep(self, home: Home, why: AttemptFailure) -> None:
+        """Kill every process, and let the Pod stay as it is. Raises AttemptFailure."""
+        await home.door.kill_all()
+        home.door.shut(why)
+        await self._maker.keep(home.name, home.workdir)
+        await home.commands.end_all()
+
     async def move_out(self, home: Home, why: AttemptFailure) -> None:
         """Kill every process, remove the Pod. Raises AttemptFailure SANDBOX_CLEANUP_FAILED; may be called again."""
         with contextlib.suppress(AttemptFailure, TimeoutError):  # what this misses ends with the Pod, a while later
@@ -105,9 +113,8 @@ def _unfit(facts: Facts, workdir: str) -> Iterator[str]:
 
 
 def _environment(facts: Facts, own: Mapping[str, str]) -> dict[str, str]:
-    """Every command's. A spec that says LANG means it: the image's LC_ALL must not overrule it."""
-    language = {"LC_ALL": own.get("LANG", "C.UTF-8"), "LANG": "C.UTF-8"}
-    return {**language, "HOME": facts.home, **own}
+    """Every command's."""
+    return {"HOME": facts.home, **({} if {"LANG", "LC_ALL"} & set(own) else _LOCALE), **own}
 
 
 def _failure(code: str, message: str) -> AttemptFailure:

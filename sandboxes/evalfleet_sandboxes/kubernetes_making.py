@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.model.definition import SandboxSpec
 from evalfleet_sandboxes.kubernetes_api import Cluster, Refused, Unreachable
-from evalfleet_sandboxes.kubernetes_pods import OWNER, Lease, Manifest, pod, selector
+from evalfleet_sandboxes.kubernetes_pods import KEPT, OWNER, WORKDIR, Lease, Manifest, pod, selector
 from evalfleet_sandboxes.kubernetes_starts import Starts
 from evalfleet_sandboxes.kubernetes_status import IMAGE_FINAL, Pod, Stage, Standing
 from evalfleet_sandboxes.kubernetes_watch import PodWatch
@@ -93,6 +93,17 @@ class PodMaker:
                     raise _failure("SANDBOX_CLEANUP_FAILED", f"pod {name} could not be deleted: {error}") from error
             except Unreachable as error:
                 raise _failure("SANDBOX_CLEANUP_FAILED", f"pod {name} could not be deleted: {error}") from error
+        self._watch.forget(name)
+
+    async def keep(self, name: str, workdir: str) -> None:
+        """Let a Pod stay. Raises AttemptFailure."""
+        marked = {"labels": {KEPT: "true"}, "annotations": {WORKDIR: workdir}}
+        try:
+            await self._cluster.call("PATCH", self._cluster.path("pods", name), body={"metadata": marked})
+        except Refused as error:
+            raise refusal(error, "patch pods", self._cluster.namespace) from error
+        except Unreachable as error:
+            raise _failure("SANDBOX_FAILED", f"the cluster can't be reached: {error}") from error
         self._watch.forget(name)
 
     async def _post(self, lease: Lease, manifest: Manifest) -> None:

@@ -23,6 +23,8 @@ VOLUME = "evalfleet"
 SANDBOX = "evalfleet.sandbox"
 CLOSED = "evalfleet.network"
 RUN, OWNER, HOST, PID = "evalfleet.run", "evalfleet.owner", "evalfleet.host", "evalfleet.pid"
+#: When the process began, by its kernel's count; whether the Pod stays after its attempt; where its commands start.
+START, KEPT, WORKDIR = "evalfleet.start", "evalfleet.kept", "evalfleet.workdir"
 POLICY = "evalfleet-closed"
 
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
@@ -53,23 +55,28 @@ class _Template(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """Whose Pod it is; a run and an owner may be empty. `number` tells the Pods of one process apart."""
+    """Whose Pod it is; a run and an owner may be empty. `number` tells the Pods of one process apart.
+
+    `start` is when the process began, by its kernel's count: another process may get its id.
+    """
 
     owner: str
     run: str
     host: str
     pid: str
+    start: str
     number: int
 
     @classmethod
     def of(cls, labels: Mapping[str, str], *, owner: str, number: int) -> Lease:
-        """A lease of the process with these labels: `run`, `host` and `pid`."""
-        return cls(owner=owner, run=labels["run"], host=labels["host"], pid=labels["pid"], number=number)
+        """A lease of the process with these labels: `run`, `host`, `pid` and `start`."""
+        process = {name: labels[name] for name in ("run", "host", "pid", "start")}
+        return cls(owner=owner, number=number, **process)
 
     @property
     def name(self) -> str:
         """A name that no other lease has, so that making it twice makes it once."""
-        return f"evalfleet-{_digest(self.run, self.owner, self.host, self.pid, str(self.number))}"
+        return f"evalfleet-{_digest(self.run, self.owner, self.host, self.pid, self.start, str(self.number))}"
 
     @property
     def labels(self) -> dict[str, str]:
@@ -82,7 +89,7 @@ class Lease:
 
     @property
     def annotations(self) -> dict[str, str]:
-        return {RUN: self.run, OWNER: self.owner, HOST: self.host, PID: self.pid}
+        return {RUN: self.run, OWNER: self.owner, HOST: self.host, PID: self.pid, START: self.start}
 
 
 def pod(template: Manifest, lease: Lease, spec: SandboxSpec, command: tuple[str, ...], runtime: str | None) -> Manifest:
@@ -159,7 +166,9 @@ def _digest(*texts: str) -> str:
 
 
 def _unsupported(spec: SandboxSpec) -> Iterator[str]:
-    if spec.image is None:
+    if spec.build is not None:
+        yield f"no way to build an image (build: {spec.build}): push one, and set sandbox.image"
+    elif spec.image is None:
         yield "no image of its own: set sandbox.image"
     if spec.user is not None and not _USER.fullmatch(spec.user):
         yield f"users by number only (user: {spec.user}): write 1000 or 1000:1000"

@@ -12,8 +12,8 @@ from evalfleet.sandbox_ports import Command, CommandResult
 from evalfleet_sandboxes.blocking import in_thread
 from evalfleet_sandboxes.kubernetes_home import Home, Homes
 from evalfleet_sandboxes.remote_commands import RemoteExecution
+from evalfleet_sandboxes.setup_commands import set_up
 
-_STDERR_TAIL = 2000
 #: How many calls of `probe` rest on what the cluster reports, between two that look inside.
 _LOOKS = 15
 
@@ -107,6 +107,13 @@ class KubernetesSandbox:
                 await self._homes.move_out(self._settled, why)
             self._on_closed(self)
 
+    async def keep(self) -> None:
+        """See `Keepable.keep`: the Pod runs on without processes, until its own deadline at the latest."""
+        self._closed = True
+        async with self._moving:
+            await self._homes.keep(self._home, _failure("SANDBOX_CLOSED", f"sandbox {self.id} is kept"))
+            self._on_closed(self)
+
     async def settle(self) -> None:
         """Make the Pod, copy the files, run the setup commands; `close` it when this fails."""
         async with self._moving:
@@ -123,17 +130,7 @@ class KubernetesSandbox:
                 await home.files.upload(files, ".")
             except PermissionError as error:
                 raise _failure("SANDBOX_FILES_REFUSED", f"files: {error}") from error
-        await self._set_up(home)
-
-    async def _set_up(self, home: Home) -> None:
-        shell = ("sh", "-ec") if home.bash is None else (home.bash, "-eo", "pipefail", "-c")
-        for number, line in enumerate(self._spec.setup, start=1):
-            result = await home.commands.run(Command(argv=(*shell, line)))
-            if not result.ok:
-                ending = f"exit code {result.exit_code}" if result.signal is None else f"signal {result.signal}"
-                tail = result.stderr[-_STDERR_TAIL:].decode("utf-8", "replace")
-                place = f"setup command {number} of {len(self._spec.setup)}"
-                raise _failure("SANDBOX_SETUP_FAILED", f"{place} ended with {ending}: {line}\n{tail}".rstrip())
+        await set_up(self._spec.setup, home.bash, home.commands.run)
 
     def _for(self, command: Command) -> Home:
         home = self._opened()

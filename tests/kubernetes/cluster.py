@@ -64,6 +64,27 @@ def shipped_template() -> Manifest:
     return load(Path(kubernetes_pods.__file__).with_name("kubernetes_pod.yaml"))
 
 
+def closing_template() -> Manifest:
+    """The shipped template with what closes networks on a cluster without a plugin that does: see docs/sandboxes.md."""
+    template = shipped_template()
+    template["spec"]["initContainers"] = [
+        {
+            "name": "close-network",
+            "image": "evalfleet-test/busybox:1",
+            "command": ["sh", "-c", '[ "$NETWORK" = open ] || ip link set eth0 down'],
+            "env": [
+                {"name": "NETWORK", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['evalfleet.network']"}}}
+            ],
+            "securityContext": {
+                "runAsUser": 0,
+                "runAsNonRoot": False,
+                "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]},
+            },
+        }
+    ]
+    return template
+
+
 def load(file: Path) -> Manifest:
     return YAML(typ="safe", pure=True).load(file.read_bytes())
 

@@ -2,26 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from pathlib import Path
-
-from evalfleet.processes import SystemSpawner
-from evalfleet.sandbox_ports import SandboxPlace, SandboxProvider
 from evalfleet.testing.sandbox_suite import sandbox_suite
-from evalfleet_sandboxes import kubernetes
-from tests.kubernetes.cluster import ENVIRONMENT, IMAGE
+from tests.kubernetes.cluster import IMAGE, provider_of
 
-
-@asynccontextmanager
-async def kubernetes_provider(state: Path) -> AsyncGenerator[SandboxProvider]:
-    spawner = SystemSpawner()
-    provider = kubernetes.factory.build(SandboxPlace(state=state, spawner=spawner, environment=ENVIRONMENT))
-    try:
-        yield provider
-    finally:
-        await provider.close()
-        await spawner.close()
-
-
-TestKubernetes = sandbox_suite(kubernetes_provider, image=IMAGE)
+TestKubernetes = sandbox_suite(provider_of, image=IMAGE)

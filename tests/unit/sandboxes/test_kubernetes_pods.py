@@ -12,7 +12,7 @@ from evalfleet.model.definition import Resources, SandboxSpec
 from evalfleet_sandboxes import kubernetes_pods
 from evalfleet_sandboxes.kubernetes_pods import Lease, Manifest, check_template, closing_policy, notices, pod
 
-LEASE = Lease(owner="run/case:1", run="run", host="host", pid="7", number=1)
+LEASE = Lease(owner="run/case:1", run="run", host="host", pid="7", start="99", number=1)
 COMMAND = ("sh", "-c", "wait")
 
 
@@ -49,20 +49,21 @@ def test_a_pod_says_whose_it_is(template: Manifest) -> None:
         "evalfleet.owner": "run/case:1",
         "evalfleet.host": "host",
         "evalfleet.pid": "7",
+        "evalfleet.start": "99",
     }
     assert metadata["labels"].items() >= {"evalfleet.sandbox": "pod", "evalfleet.run": "run"}.items()
     assert metadata["name"] == LEASE.name
 
 
 def test_no_two_leases_share_a_name() -> None:
-    changed = [{"owner": "x"}, {"run": "x"}, {"host": "x"}, {"pid": "8"}, {"number": 2}]
-    fields = {"owner": "run/case:1", "run": "run", "host": "host", "pid": "7", "number": 1}
-    assert len({Lease(**{**fields, **change}).name for change in [{}, *changed]}) == 6  # type: ignore[arg-type]
+    changed = [{"owner": "x"}, {"run": "x"}, {"host": "x"}, {"pid": "8"}, {"start": "8"}, {"number": 2}]
+    fields = {"owner": "run/case:1", "run": "run", "host": "host", "pid": "7", "start": "99", "number": 1}
+    assert len({Lease(**{**fields, **change}).name for change in [{}, *changed]}) == 7  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["a b", "x" * 64, "-a", "a/b", "城"])
 def test_a_label_is_what_a_label_may_be(text: str) -> None:
-    value = Lease(owner=text, run=text, host=text, pid="1", number=1).labels["evalfleet.run"]
+    value = Lease(owner=text, run=text, host=text, pid="1", start="9", number=1).labels["evalfleet.run"]
     assert value != text
     assert len(value) <= 63 and value.isalnum()
 
@@ -98,6 +99,7 @@ def test_a_runtime_class_is_passed_on(template: Manifest) -> None:
     ("spec", "word"),
     [
         (SandboxSpec(), "image"),
+        (SandboxSpec(build="folder"), "folder"),
         (SandboxSpec(image="image:1", user="agent"), "agent"),
         (SandboxSpec(image="image:1", network=("host.example",)), "host.example"),
         (SandboxSpec(image="image:1", env_from=("KEY",)), "KEY"),
