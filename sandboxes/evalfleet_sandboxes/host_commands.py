@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import shutil
 
 from evalfleet.sandbox_ports import Command, CommandResult
@@ -26,6 +27,7 @@ def shell() -> str:
     return host_bash() or "sh"
 
 
+@functools.cache
 def host_bash() -> str | None:
-    """Where bash is on this machine, if it is installed."""
+    """Where bash is on this machine, if it was installed when this process first asked."""
     return shutil.which("bash", path=SYSTEM_PATH)
