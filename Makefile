@@ -5,10 +5,10 @@ SOURCES := orchestrator/evalfleet adapters/evalfleet_adapters sandboxes/evalflee
 JOBS ?= 2
 PYTEST := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup
 
-.PHONY: help setup quickstart lint check test test-k8s test-all soak drill bench lock clean
+.PHONY: help setup quickstart lint check test test-engines test-k8s test-all soak drill bench lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP) ## create .venv with everything that the tests need
 
@@ -30,7 +30,10 @@ check: lint ## what to run before each commit: lint, house rules, unit tests
 	$(PYTEST) tests/architecture tests/unit -m "not soak"
 
 test: setup ## every test but the soak tests; ends with the seconds spent in each directory
-	$(PYTEST) -m "not soak"
+	$(PYTEST) -m "not soak and not engine"
+
+test-engines: setup ## the sandbox `container`, on a docker and a podman that are started here (needs root)
+	$(PY) -m pytest -q -rs -n 0 -m engine tests/engines
 
 soak: setup ## the long tests only
 	$(PYTEST) -m soak --timeout 1800
@@ -41,7 +44,7 @@ drill: setup ## kill processes of real runs and print what came of it, a line ea
 test-k8s: setup ## the sandbox `kubernetes`, on a one-node cluster that is started here (tests/kubernetes)
 	tests/kubernetes/cluster.sh run $(PYTEST) tests/kubernetes
 
-test-all: test soak ## every test there is
+test-all: test test-engines soak ## every test there is
 
 bench: setup ## measure the harness against its peers
 	$(PY) -m bench

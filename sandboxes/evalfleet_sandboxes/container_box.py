@@ -20,6 +20,8 @@ STATE = "/run/evalfleet"
 WORKDIR = "/workspace"
 #: How many more processes a container may have while we look what became of one that used up its own.
 _ROOM = 64
+#: What an engine's `run` ends with when the image has not got the first process.
+_NO_SHELL = 127
 _LOG_LINES = "20"
 _LOG_TAIL = 1000
 _OUTPUT_LIMIT = 1 << 16
@@ -77,7 +79,7 @@ class Box:
         name = self._plan.name
         result = await self._engine.call(*self._plan.arguments(self._engine.dialect), group=name, timeout=4 * SHORT)
         if not result.ok:
-            if await self._engine.containers((name,)):  # made, and its first process could not be started
+            if result.exit_code == _NO_SHELL:
                 raise _failure("SANDBOX_IMAGE_UNFIT", f"{self._plan.image}: {self._engine.said(result)}")
             raise _failure("SANDBOX_FAILED", self._engine.said(result))
         said = result.stderr.decode("utf-8", "replace").splitlines()

@@ -27,7 +27,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: The first process. As the namespace's init it reaps orphans, and no signal from inside ends it.
 _KEEP = r"""
 state=$1 workdir=$2 open=$3
-mkdir -p "$state" "$workdir" /tmp && chmod 1777 "$state" /tmp
+mkdir -p "$state" && chmod 1777 "$state"
+mkdir -p /tmp && chmod 1777 /tmp
+[ -d "$workdir" ] || mkdir -p "$workdir"
 [ "$open" = no ] || chmod 777 "$workdir"
 : >"$state/ready"
 while :; do sleep 1000000 & wait; done

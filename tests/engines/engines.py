@@ -1,0 +1,145 @@
+"""Container engines of the tests' own: a dockerd with its own root, a podman with its own storage."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from evalfleet.processes import SystemSpawner, process_alive, start_daemon
+from evalfleet.sandbox_ports import SandboxPlace
+from evalfleet_sandboxes import container
+from evalfleet_sandboxes.container import ContainerProvider
+from tests.engines.image import image
+
+IMAGE = "evalfleet-test/base:1"
+#: Other images by name: what they lack of the first one, and what they change of it, as an engine's `import` takes it.
+IMAGES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    IMAGE: ((), ()),
+    "evalfleet-test/shell-entry:1": ((), ('ENTRYPOINT ["/bin/bash"]',)),
+    "evalfleet-test/deaf-entry:1": ((), ('ENTRYPOINT ["/bin/sh", "-c", "exit 3"]',)),
+    "evalfleet-test/c-locale:1": ((), ("ENV LC_ALL=C",)),
+    "evalfleet-test/worker:1": ((), ("USER worker", "WORKDIR /home/worker/project")),
+    "evalfleet-test/locked:1": ((), ("USER worker", "WORKDIR /app")),
+    "evalfleet-test/no-shell:1": (("sh", "dash", "bash"), ()),
+    "evalfleet-test/no-tar:1": (("tar",), ()),
+}
+_START_SECONDS = 30.0
+_STOP_SECONDS = 30.0
+
+
+class NoEngineError(Exception):
+    """What is missing to start an engine here, and what to install."""
+
+
+@contextmanager
+def docker(folder: Path) -> Generator[dict[str, str]]:
+    """The environment of clients of a dockerd that ends with the block."""
+    if os.geteuid() != 0 or shutil.which("dockerd") is None:
+        raise NoEngineError("needs root and a dockerd that can be started: apt-get install docker.io")
+    address = f"unix://{folder}/docker.sock"
+    argv = ["dockerd", "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec", "--host", address]
+    argv += ["--pidfile", f"{folder}/docker.pid", "--iptables=false", "--ip6tables=false"]
+    pid = start_daemon([*argv, "--exec-opt", "native.cgroupdriver=cgroupfs"], env=None, log=folder / "log")
+    environment = {**_own(), "DOCKER_HOST": address}
+    try:
+        end = time.monotonic() + _START_SECONDS
+        while _call(["docker", "ps"], environment).returncode != 0:
+            if time.monotonic() > end or not process_alive(pid):
+                raise NoEngineError(f"a dockerd did not start: {(folder / 'log').read_text()[-500:]}")
+            time.sleep(0.1)
+        _bring(["docker"], environment)
+        yield {**environment, "EVALFLEET_CONTAINER_ENGINE": "docker"}
+    finally:
+        if process_alive(pid):
+            os.kill(pid, 15)
+        end = time.monotonic() + _STOP_SECONDS
+        while process_alive(pid) and time.monotonic() < end:
+            time.sleep(0.1)
+        shutil.rmtree(folder / "data", ignore_errors=True)
+
+
+@contextmanager
+def podman(folder: Path) -> Generator[dict[str, str]]:
+    """The environment of a podman with storage of its own, which goes with the block."""
+    if os.geteuid() != 0 or shutil.which("podman") is None:
+        raise NoEngineError("needs root and podman: apt-get install podman runc")
+    runtime = "runc" if shutil.which("runc") else "crun"
+    (folder / "containers.conf").write_text(
+        f"""
+[containers]
+default_ulimits = ["nofile=1024:4096", "nproc=4096:4096"]
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+runtime = "{runtime}"
+tmp_dir = "{folder}/tmp"
+static_dir = "{folder}/static"
+volume_path = "{folder}/volumes"
+"""
+    )
+    (folder / "storage.conf").write_text(
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n'
+    )
+    environment = {
+        **_own(),
+        "CONTAINERS_CONF": str(folder / "containers.conf"),
+        "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
+    }
+    try:
+        _bring(["podman"], environment)
+        yield {**environment, "EVALFLEET_CONTAINER_ENGINE": "podman"}
+    finally:
+        _call(["podman", "rm", "--all", "--force", "--time", "0"], environment)
+        _call(["umount", str(folder / "graph" / "overlay")], environment)
+        shutil.rmtree(folder / "graph", ignore_errors=True)
+
+
+def _bring(client: list[str], environment: Mapping[str, str]) -> None:
+    for name, (without, changes) in IMAGES.items():
+        options = [part for change in changes for part in ("--change", change)]
+        result = _call([*client, "import", *options, "-", name], environment, image(without=without))
+        if result.returncode != 0:
+            raise NoEngineError(f"{client[0]} does not work here: {result.stderr.decode(errors='replace')[-500:]}")
+
+
+def _own() -> dict[str, str]:
+    return {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+
+
+def _call(argv: list[str], environment: Mapping[str, str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(argv, env=dict(environment), input=stdin, capture_output=True, check=False, timeout=300)
+
+
+def call(engine: str, *args: str) -> str:
+    """What an engine of these tests prints."""
+    result = _call([engine, *args], environment_of(engine))
+    assert result.returncode == 0, result.stderr.decode(errors="replace")
+    return result.stdout.decode()
+
+
+def variable(engine: str) -> str:
+    """Where the fixture leaves the engine's environment for providers in any process of the tests."""
+    return f"EVALFLEET_TEST_{engine.upper()}"
+
+
+def environment_of(engine: str) -> dict[str, str]:
+    return json.loads(os.environ[variable(engine)])
+
+
+@asynccontextmanager
+async def provider_of(engine: str, state: Path) -> AsyncGenerator[ContainerProvider]:
+    """A provider on an engine of these tests, which the fixture of its name has started."""
+    spawner = SystemSpawner()
+    place = SandboxPlace(state=state, spawner=spawner, environment=environment_of(engine))
+    provider = container.factory.build(place)
+    try:
+        yield provider
+    finally:
+        await provider.close()
+        await spawner.close()

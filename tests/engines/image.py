@@ -1,0 +1,86 @@
+"""An image for the tests of container engines, made of this machine's own programs: nothing is fetched."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import which
+
+PROGRAMS = (
+    *(
+        "awk",
+        "bash",
+        "cat",
+        "chmod",
+        "chown",
+        "cp",
+        "cut",
+        "dash",
+        "date",
+        "dd",
+        "echo",
+        "env",
+        "find",
+        "grep",
+        "head",
+        "id",
+    ),
+    *("ln", "ls", "mkdir", "mkfifo", "mktemp", "mv", "printenv", "printf", "ps", "pwd", "readlink", "rm", "sed", "seq"),
+    *("setsid", "sha256sum", "sleep", "sort", "stat", "tail", "tar", "tee", "test", "touch", "tr", "true", "uname"),
+    *("false", "wc", "yes"),
+)
+_PASSWD = b"root:x:0:0::/root:/bin/sh\nworker:x:1000:1000::/home/worker:/bin/sh\n"
+_GROUP = b"root:x:0:\nworker:x:1000:\n"
+_FOLDERS = {"tmp": 0o1777, "root": 0o700, "run": 0o755, "proc": 0o555, "sys": 0o555, "dev": 0o755, "app": 0o755}
+_LIBRARY = re.compile(r"(/\S+)(?= \(0x)")
+
+
+def image(*, without: tuple[str, ...] = ()) -> bytes:
+    """The tar of a root file system with a POSIX shell, core utilities, bash and a user `worker`.
+
+    `without` leaves programs out; `sh` is one of them. `app` belongs to root.
+    """
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for name in ("bin", "lib", "lib64", "sbin"):
+            tar.addfile(_entry(name, tarfile.SYMTYPE, 0o777, link=f"usr/{name}"))
+        for name, mode in _FOLDERS.items():
+            tar.addfile(_entry(name, tarfile.DIRTYPE, mode))
+        home = _entry("home/worker", tarfile.DIRTYPE, 0o700)
+        home.uid = home.gid = 1000
+        tar.addfile(home)
+        for name, content in (("etc/passwd", _PASSWD), ("etc/group", _GROUP)):
+            _add(tar, name, content, 0o644)
+        if "sh" not in without:
+            tar.addfile(_entry("usr/bin/sh", tarfile.SYMTYPE, 0o777, link="dash"))
+        libraries: dict[str, Path] = {}
+        for name in PROGRAMS:
+            if name not in without:
+                program = Path(which(name) or "").resolve()
+                _add(tar, f"usr/bin/{name}", program.read_bytes(), 0o755)
+                libraries |= {str(library): library for library in _libraries(program)}
+        for name, library in libraries.items():
+            place = name if name.startswith("/usr/") else f"/usr{name}"
+            _add(tar, place.removeprefix("/"), library.resolve().read_bytes(), 0o755)
+    return stream.getvalue()
+
+
+def _libraries(program: Path) -> Iterator[Path]:
+    listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
+    return (Path(found) for found in _LIBRARY.findall(listed.stdout))
+
+
+def _entry(name: str, kind: bytes, mode: int, link: str = "") -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.mode, entry.linkname = kind, mode, link
+    return entry
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
+    entry = _entry(name, tarfile.REGTYPE, mode)
+    entry.size = len(content)
+    tar.addfile(entry, io.BytesIO(content))
