@@ -75,7 +75,7 @@ root_file_systems() { # built once, from the distribution's packages
 start_docker() {
     # The kubelet asks for a negative OOM score, which takes a privilege that a container of a CI service lacks.
     cat >"$STATE/runc" <<'PYTHON'
-#!/usr/bin/env -S python3 -S
+#!/usr/bin/python3 -S
 import json, os, shutil, sys
 arguments = sys.argv[1:]
 if {"create", "run"} & set(arguments):
