@@ -44,8 +44,9 @@ class Lease:
             threading.Event().wait(_LOOK_SECONDS)
         if self._held is None:
             raise AttemptFailure(FailureKind.SANDBOX, "SANDBOX_EXISTS", f"{self._owner} has a sandbox here already")
-        os.ftruncate(self._held, 0)
-        os.pwrite(self._held, str(os.getpid()).encode(), 0)
+        length = os.pwrite(self._held, str(os.getpid()).encode(), 0)
+        if os.fstat(self._held).st_size > length:  # a file that is emptied first is written to disk when it is closed
+            os.ftruncate(self._held, length)
         try:
             os.mkdir(self.root, 0o700)
         except FileExistsError:
