@@ -136,7 +136,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--kill-n", type=int, default=10_000, help="rows of W4 for evalfleet")
     parser.add_argument("--peer-kill-n", type=int, default=1000, help="rows of W4 for peers")
     parser.add_argument("--sandbox-n", type=int, default=500, help="rows of W3")
-    parser.add_argument("--backends", type=_names(*_BACKENDS), default="local", help="sandboxes of W3")
+    parser.add_argument("--backends", type=_names(*_BACKENDS), default="local,bubblewrap", help="sandboxes of W3")
     parser.add_argument("--image", help="what the containers of W3 start from")
     parser.add_argument("--peers", type=_names(*PEERS), default=",".join(PEERS))
     parser.add_argument("--out", default="latest", help="name of the files in bench/results")
