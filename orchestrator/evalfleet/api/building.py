@@ -239,6 +239,7 @@ def build_worker(blueprint: RunBlueprint, workshop: Workshop, name: str, lanes: 
         if (grant.isolated or alone) and not grant.recorded:  # judging a recording runs nobody's code but ours
             return IsolatedAttempt(grant, blueprint, workshop.encoder, workshop.spawner, workshop.clock)
         lane = LaneAttempt(grant, workshop.executor, workshop.encoder, workshop.clock, workshop.failpoint)
+        lane.tell_when_made(worker.made)
         if workshop.recordings is not None:
             lane.record_with(workshop.recordings, worker.record)
         return lane

@@ -15,7 +15,6 @@ from evalfleet.store.writer import PostgresRecorder
 
 if TYPE_CHECKING:
     from evalfleet.api.blueprint import RunBlueprint
-    from evalfleet.model.experiment import Experiment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,25 +41,31 @@ def coordinator_blueprint(run: RunBlueprint) -> CoordinatorBlueprint:
     return CoordinatorBlueprint(
         run=run.run,
         database_url=run.database_url,
-        policy=run_policy(run.experiment, judging=bool(run.judges), debugging=run.debugging),
+        policy=run_policy(run),
         replay_limit=0 if run.embedded else KEEP_BYTES,  # the embedded server has no standby to fail over to
         failpoint=run.failpoint,
     )
 
 
-def run_policy(experiment: Experiment, *, judging: bool = False, debugging: bool = False) -> RunPolicy:
+def run_policy(run: RunBlueprint) -> RunPolicy:
     """The limits a coordinator schedules under; while someone debugs no attempt has a deadline.
 
     An attempt that is being judged is past its own deadline and not overdue.
     """
+    experiment = run.experiment
     limits = experiment.limits
-    attempt_timeout = limits.attempt_timeout + (limits.grading_timeout if judging else 0.0)
+    attempt_timeout = limits.attempt_timeout + (limits.grading_timeout if run.judges else 0.0)
     return RunPolicy(
         concurrency=limits.concurrency,
         per_arm=dict(limits.per_arm),
         max_attempts=experiment.retry.max_attempts,
         retry_on=frozenset(experiment.retry.on),
         max_failures=limits.max_failures,
-        attempt_timeout=None if debugging else attempt_timeout,
-        stall_limit=float("inf") if debugging else STALL_LIMIT,
+        sandboxed=frozenset(run.sandboxed),
+        sandboxes=limits.sandboxes,
+        sandbox_starts=limits.sandbox_starts_per_second,
+        isolated=experiment.isolation == "process",
+        outage=limits.outage,
+        attempt_timeout=None if run.debugging else attempt_timeout,
+        stall_limit=float("inf") if run.debugging else STALL_LIMIT,
     )

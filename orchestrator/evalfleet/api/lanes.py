@@ -6,6 +6,7 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,10 @@ class LaneAttempt:
             await hand_over(Recording(grant.attempt, grant.case.ordinal, body))
 
         self._control.record = record
+
+    def tell_when_made(self, made: Callable[[int, float], None]) -> None:
+        """Have `made` told the attempt and the seconds that its sandbox took to be made, once it is there."""
+        self._control.sandbox_made = partial(made, self._grant.attempt)
 
     async def run(self) -> SealedAttempt:
         evidence = await self._evidence()

@@ -170,6 +170,7 @@ def blueprint_of(plan: Plan, request: Request, run: str, settings: Settings, url
         experiment_file=request.experiment,
         snapshot=plan.experiment.snapshot(),
         arms=tuple(arm.name for arm in plan.arms),
+        sandboxed=tuple(arm.name for arm in plan.arms if arm.sandboxed),
         cases=plan.total,
         files={name: str(file.relative_to(plan.project)) for name, file in plan.files.items()},
         database_url=url,

@@ -16,7 +16,7 @@ LINE_EVERY_SECONDS = 10.0
 
 
 def counters(progress: RunProgress) -> str:
-    """The counters in words: what became of the settled cases, pace, time left, money, and whose failures."""
+    """The counters in words: what became of the settled cases, pace, time left, money, failures, what is paused."""
     judged = progress.judge_usd or progress.unknown_judge_cost
     left = (progress.total - progress.settled) / progress.rate if progress.rate > 0 else None
     parts = [
@@ -29,6 +29,7 @@ def counters(progress: RunProgress) -> str:
         money(progress.cost_usd) if progress.cost_usd else "",
         f"judges {money(progress.judge_usd, progress.unknown_judge_cost)}" if judged else "",
         failure_counts(progress.failures_by_kind),
+        *(f"arm {arm} paused: {why}" for arm, why in progress.paused.items()),
     ]
     return " · ".join(part for part in parts if part)
 

@@ -112,7 +112,8 @@ class AttemptControl:
 
     `started_at` is in seconds since the epoch, None before the attempt began. While `held` is an event, no new send
     begins until it is set. `record` makes the evidence durable before the judge is asked what is still open, by the
-    index of the assertion; without it nothing is recorded before the end. For the attempt's loop only.
+    index of the assertion; without it nothing is recorded before the end. `sandbox_made` is told the seconds that its
+    sandbox took to be made. For the attempt's loop only.
     """
 
     def __init__(self) -> None:
@@ -121,6 +122,7 @@ class AttemptControl:
         self.reason: str | None = None
         self.held: asyncio.Event | None = None
         self.record: Record | None = None
+        self.sandbox_made: Callable[[float], None] | None = None
         self._listener: Callable[[], None] | None = None
 
     def cancel(self, reason: str) -> None:

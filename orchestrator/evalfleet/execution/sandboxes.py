@@ -43,6 +43,8 @@ async def open_sandbox(state: AttemptState) -> None:
     stay = state.stay = SandboxStay(provider, entry, clock, state.services.sandbox_ledger, state.note)
     with boundary(FailureKind.SANDBOX, "SANDBOX_FAILED"):
         sandbox = await stay.begin(_resolved(spec, state))
+        if state.control is not None and state.control.sandbox_made is not None:
+            state.control.sandbox_made(stay.use.making)
         if state.broken_off is not None:  # a provider that ignored its cancellation: nobody else would close it
             await stay.end()
             raise AttemptEnded

@@ -163,16 +163,20 @@ class Arm(Strict):
 class Limits(Strict):
     """How much at a time and how long. Times in seconds; `max_failures` errored cases end granting.
 
-    `grading_timeout` is what an attempt may take after its test body to be judged, when a judge is asked.
+    `sandboxes` bounds the attempts under way that have one. `outage` is how long a run may wait for arms that are
+    paused, since what is around them fails. `grading_timeout` is what an attempt may take after its test body to be
+    judged, when a judge is asked.
     """
 
     concurrency: Count = 16
     per_arm: Mapping[str, Count] = {}
     sandboxes: Count | None = None
+    sandbox_starts_per_second: Annotated[float, Field(gt=0)] | None = None
     attempt_timeout: Duration = 1200.0
     turn_timeout: Duration | None = None
     grading_timeout: Duration = 600.0
     max_failures: Count | None = None
+    outage: Duration = 1800.0
 
 
 class Budget(Strict):

@@ -195,7 +195,7 @@ class RunProgress:
     """The live counters of a run, at most one write a second.
 
     `judge_usd` is what its judge calls cost, apart from the agents' `cost_usd`; `unknown_judge_cost` counts calls
-    without a figure.
+    without a figure. `paused` says of each arm that is paused why.
     """
 
     at: float
@@ -210,3 +210,4 @@ class RunProgress:
     judge_usd: float = 0.0
     unknown_judge_cost: int = 0
     failures_by_kind: Mapping[str, int] = field(default_factory=dict[str, int])
+    paused: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -30,7 +30,6 @@ _UNSUPPORTED: tuple[tuple[str, ...], ...] = (
     ("hooks",),
     ("telemetry", "receive"),
     ("telemetry", "port"),
-    ("limits", "sandbox_starts_per_second"),
     ("arms", "*", "telemetry"),
 )
 _REPORTERS = ("html", "parquet", "inspect")

@@ -128,6 +128,7 @@ def progress_value(progress: RunProgress) -> dict[str, Any]:
         "judge_usd": progress.judge_usd,
         "unknown_judge_cost": progress.unknown_judge_cost,
         "failures_by_kind": dict(progress.failures_by_kind),
+        "paused": dict(progress.paused),
     }
 
 

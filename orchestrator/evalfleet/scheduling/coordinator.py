@@ -13,6 +13,7 @@ from evalfleet.model.record import CommitBatch
 from evalfleet.model.report import RunProgress
 from evalfleet.model.verdict import RunStatus, Verdict
 from evalfleet.ports import Clock, Holder, Recorder
+from evalfleet.scheduling import admission
 from evalfleet.scheduling.decide import decide
 from evalfleet.scheduling.events import (
     CommitDone,
@@ -148,6 +149,7 @@ class Coordinator:
             judge_usd=state.judge_usd,
             unknown_judge_cost=state.unknown_judge_cost,
             failures_by_kind=dict(state.kinds),
+            paused=admission.paused(state),
         )
 
     # --- events in, decisions out -----------------------------------------------------------------------------

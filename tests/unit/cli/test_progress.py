@@ -28,6 +28,11 @@ from tests.unit.cli.fake_api import progress
             progress(10, judge_usd=0.25, unknown_judge_cost=1),
             "10 passed · 0 failed · 0 errored · 2 running · 2.0/s · judges ≥ $0.2500",
         ),
+        (
+            progress(4, paused={"mine": "10 of the last 10 attempts ended with sandbox: SANDBOX_FAILED"}),
+            "4 passed · 0 failed · 0 errored · 2 running · 2.0/s · 3.0 s left · arm mine paused: "
+            "10 of the last 10 attempts ended with sandbox: SANDBOX_FAILED",
+        ),
         (progress(10, unknown_judge_cost=2), "10 passed · 0 failed · 0 errored · 2 running · 2.0/s · judges –"),
     ],
 )
