@@ -137,7 +137,7 @@ class ContainerSandbox:
         self._place = facts.place
         locale = {} if {"LANG", "LC_ALL"} & set(spec.env) else _LOCALE
         self._enter(self._box, {"HOME": facts.home, **locale, **spec.env})
-        self.notices = (*_not_enforced(self._plan), *self._box.warnings)
+        self.notices = (*_not_enforced(spec, self._box), *self._box.warnings)
         if spec.files is not None:
             await self._copy(Path(spec.files))
         await set_up(spec.setup, facts.bash, self._commands.run)
@@ -284,9 +284,9 @@ def _unsupported(spec: SandboxSpec) -> Iterator[str]:
         yield f"no access to secrets, which have to be in env by now (env_from: {', '.join(unresolved)})"
 
 
-def _not_enforced(plan: BoxPlan) -> Iterator[str]:
-    if plan.spec.resources.disk is not None and not plan.with_disk:
-        yield f"resources.disk: {plan.spec.resources.disk} is not enforced: this engine's storage has no quotas"
+def _not_enforced(spec: SandboxSpec, box: Box) -> Iterator[str]:
+    if spec.resources.disk is not None and not box.limits_disk:
+        yield f"resources.disk: {spec.resources.disk} is not enforced: the engine's storage has no quota for it"
 
 
 def _failure(code: str, message: str) -> AttemptFailure:

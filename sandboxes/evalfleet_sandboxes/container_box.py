@@ -37,9 +37,12 @@ class BoxPlan:
     user: str | None
     spec: SandboxSpec
     labels: tuple[str, ...] = ()
-    with_disk: bool = False
 
-    def arguments(self, dialect: Dialect) -> Iterator[str]:
+    def apart(self, dialect: Dialect) -> bool:
+        """Whether the workdir is no part of the container's own storage."""
+        return self.workdir == WORKDIR and dialect.folder is not None
+
+    def arguments(self, dialect: Dialect, *, quota: bool) -> Iterator[str]:
         """How the engine is told to run it. The first process is root without capabilities and does nothing."""
         yield from ("run", "--detach", "--name", self.name, "--hostname", "sandbox", "--workdir", "/")
         for label in self.labels:
@@ -54,12 +57,11 @@ class BoxPlan:
             yield from ("--memory", str(limits.memory), "--memory-swap", str(limits.memory))
         if limits.cpus is not None:
             yield from ("--cpus", f"{limits.cpus:g}")
-        if self.with_disk:
+        if quota:
             yield from ("--storage-opt", f"size={limits.disk}")
-        ours = self.workdir == WORKDIR
-        if ours and dialect.folder is not None:
-            yield from (dialect.folder, WORKDIR)
-        first, *rest = Inner(state=STATE, workdir=self.workdir).keep(open_to_all=ours)
+        if self.apart(dialect):
+            yield from (dialect.folder or "", WORKDIR)
+        first, *rest = Inner(state=STATE, workdir=self.workdir).keep(open_to_all=self.workdir == WORKDIR)
         yield from ("--entrypoint", first, self.image, *rest, self.name)  # by the name it is known where it is seen
 
 
@@ -72,12 +74,15 @@ class Box:
         self._over: AttemptFailure | None = None
         self.inner = Inner(state=STATE, workdir=plan.workdir)
         self.pid = 0
+        self.limits_disk = False
         self.warnings: tuple[str, ...] = ()
 
     async def start(self) -> Facts:
         """Start it and learn what its image offers. Raises AttemptFailure SANDBOX_FAILED or SANDBOX_IMAGE_UNFIT."""
         name = self._plan.name
-        result = await self._engine.call(*self._plan.arguments(self._engine.dialect), group=name, timeout=4 * SHORT)
+        limited = self._plan.spec.resources.disk is not None and not self._plan.apart(self._engine.dialect)
+        result = await self._run(quota=limited and self._engine.has_quotas)
+        self.limits_disk = limited and self._engine.has_quotas
         if not result.ok:
             if result.exit_code == _NO_SHELL:
                 raise _failure("SANDBOX_IMAGE_UNFIT", f"{self._plan.image}: {self._engine.said(result)}")
@@ -95,6 +100,17 @@ class Box:
             raise _failure("SANDBOX_IMAGE_UNFIT", f"{self._plan.image}: {unfit}")
         self.pid = found[0].state.pid
         return facts
+
+    async def _run(self, *, quota: bool) -> CommandResult:
+        """Run the container. An engine whose storage has no quotas refuses one, and is asked for none again."""
+        arguments = self._plan.arguments(self._engine.dialect, quota=quota)
+        result = await self._engine.call(*arguments, group=self._plan.name, timeout=4 * SHORT)
+        if result.ok or not quota:
+            return result
+        await self._engine.remove(self._plan.name)
+        without = await self._run(quota=False)
+        self._engine.has_quotas = not without.ok
+        return without
 
     async def exec(
         self, argv: tuple[str, ...], *, stdin: bytes = b"", user: str | None = None, limit: int, timeout: float | None

@@ -97,6 +97,8 @@ class Engine:
         self._environment = environment
         self._leaving: dict[str, asyncio.Future[None]] = {}
         self._removing: asyncio.Task[None] | None = None
+        #: Whether its storage may limit a container's disk: until it refused that.
+        self.has_quotas = True
         self.dialect = DIALECTS.get(Path(program).name, DIALECTS["docker"])
 
     async def call(
