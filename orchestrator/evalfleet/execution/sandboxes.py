@@ -22,6 +22,7 @@ from evalfleet.model.canonical import digest
 from evalfleet.model.changes import TrackChanges
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.model.sandbox import SandboxEntry, SandboxState
+from evalfleet.planning.criteria import matching
 from evalfleet.sandbox_ports import Sandbox, Unenforced
 
 #: Never copied into a sandbox: the eval itself and its prompt.
@@ -143,11 +144,13 @@ def _resolved(spec: SandboxSpec, state: AttemptState) -> SandboxSpec:
 
 
 def _visible(job: AttemptJob, folder: Path) -> Iterator[tuple[Path, str]]:
-    """What of a fixture the agent may see, as few uploads: not the eval, nor modules and rows that it loaded."""
+    """What of a fixture the agent may see, as few uploads: not the eval, its criteria, its modules and rows."""
     hidden = {Path(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
     rows = getattr(job.definition.rows, "path", None)
     if isinstance(rows, Path):
         hidden.add(rows)
+    for text in job.definition.criteria:
+        hidden |= set(matching(job.folder, text))
     yield from _entries(folder, folder, {path for path in hidden if path.is_relative_to(folder)})
 
 

@@ -59,7 +59,8 @@ class EvalDefinition:
 
     `id` is empty until discovery derives it from the path. `body` is the author's function, sync or async; it
     takes `t` and, with a dataset, one row. `rows` is the dataset (see `planning.dataset`) or None. `timeout`
-    is the attempt deadline in seconds. `fixture` is the fixture folder when the eval came from one.
+    is the attempt deadline in seconds. `fixture` is the fixture folder when the eval came from one. `criteria` names
+    files that it judges by, relative to its own.
     """
 
     body: Callable[..., Any]
@@ -74,6 +75,7 @@ class EvalDefinition:
     allow_no_assertions: bool = False
     replayable: bool = True
     external: bool = False
+    criteria: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     place: SourcePlace | None = None
     fixture: Path | None = None

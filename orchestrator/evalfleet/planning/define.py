@@ -30,9 +30,11 @@ class EvalOptions(TypedDict, total=False):
 
     `description` is for people. `tags` select. `dataset` fans the Eval out, one row a Case, and the body then
     takes `(t, row)`. `sandbox` is where the agent works. `judge` is True or a mapping of the judge's settings.
-    `timeout` is the attempt's deadline, seconds or `"20m"`. `allow_no_assertions` lets an attempt without
-    assertions pass. `replayable=False` says that the body can't be run again on a recording. `external` says that
-    the Eval writes to the outside world. `metadata` is JSON for selection and reports.
+    `timeout` is the attempt's deadline, seconds or `"20m"`. `criteria` are files that the Eval judges by, paths or
+    patterns relative to its file: what they hold is part of the fingerprint, and no agent starts with them.
+    `allow_no_assertions` lets an attempt without assertions pass. `replayable=False` says that the body can't be run
+    again on a recording. `external` says that the Eval writes to the outside world. `metadata` is JSON for selection
+    and reports.
     """
 
     description: str
@@ -41,6 +43,7 @@ class EvalOptions(TypedDict, total=False):
     sandbox: SandboxSpec
     judge: bool | Mapping[str, Any]
     timeout: float | str
+    criteria: Sequence[str]
     allow_no_assertions: bool
     replayable: bool
     external: bool
@@ -136,6 +139,13 @@ def _tags(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(tags))
 
 
+def _criteria(value: Any) -> tuple[str, ...]:
+    names = () if isinstance(value, str) or not isinstance(value, Sequence) else tuple(cast("Sequence[Any]", value))
+    if not names or not all(isinstance(name, str) and name.strip() and not name.startswith("/") for name in names):
+        raise AuthoringError("criteria is a list of paths relative to the eval's file", "INVALID_OPTION")
+    return tuple(dict.fromkeys(names))
+
+
 def _timeout(value: Any) -> float:
     try:
         return parse_duration(value)
@@ -172,12 +182,11 @@ def _sandbox(value: Any) -> SandboxSpec:
         check_network(value.network if isinstance(value.network, str) else lists["network"])
     except ValueError as error:
         raise AuthoringError(f"sandbox.network: {error}", "INVALID_OPTION") from None
-    if value.changes is not None:
-        _check_changes(value.changes)
-    return replace(value, **cast(Any, lists))
+    changes = None if value.changes is None else _changes(value.changes)
+    return replace(value, changes=changes, **cast(Any, lists))
 
 
-def _check_changes(value: Any) -> None:
+def _changes(value: Any) -> TrackChanges:
     if not isinstance(value, TrackChanges):
         raise AuthoringError(f"sandbox.changes is TrackChanges(…), not {type(value).__name__}", "INVALID_OPTION")
     ignore, include = _texts("changes.ignore", value.ignore), _texts("changes.include", value.include)
@@ -185,6 +194,7 @@ def _check_changes(value: Any) -> None:
         ignore_rules(DEFAULT_IGNORED, ignore, include)
     except AuthoringError as error:
         raise AuthoringError(f"sandbox.changes: {error}", "INVALID_OPTION") from None
+    return TrackChanges(ignore=ignore, include=include)
 
 
 def _texts(name: str, value: Any) -> tuple[str, ...]:
@@ -201,6 +211,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "sandbox": _sandbox,
     "judge": _judge,
     "timeout": _timeout,
+    "criteria": _criteria,
     "allow_no_assertions": _expect(bool, "True or False", "allow_no_assertions"),
     "replayable": _expect(bool, "True or False", "replayable"),
     "external": _expect(bool, "True or False", "external"),

@@ -75,9 +75,15 @@ def arm_parts(arm: ArmPlan, agent: AgentPrint) -> FingerprintParts:
 
 
 def eval_parts(
-    definition: EvalDefinition, sources: Mapping[str, str], fixture: Mapping[str, str], judge: JudgeConfig | None = None
+    definition: EvalDefinition,
+    sources: Mapping[str, str],
+    fixture: Mapping[str, str],
+    judge: JudgeConfig | None = None,
+    criteria: Mapping[str, str] | None = None,
 ) -> FingerprintParts:
-    """The eval's fields: who it is, its source closure, its fixture folder, the evaluation algorithm, its judge."""
+    """The eval's fields: who it is, its source closure, its fixture folder, the evaluation algorithm, its judge and
+    what its criteria hold.
+    """
     fields = {
         "eval": digest([definition.id, definition.style.value]),
         "source": digest(dict(sources)),
@@ -86,6 +92,8 @@ def eval_parts(
     }
     if judge is not None:
         fields["judge"] = digest([judge.identity(), dict(RECIPE_VERSIONS)])
+    if criteria:
+        fields["criteria"] = digest(dict(criteria))
     return FingerprintParts(fields)
 
 

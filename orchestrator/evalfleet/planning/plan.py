@@ -19,6 +19,7 @@ from evalfleet.model.judge import JudgeConfig
 from evalfleet.model.verdict import Style
 from evalfleet.planning.arm_probe import ArmProbe, PlannedArm
 from evalfleet.planning.calibrations import JudgeUse, judge_uses
+from evalfleet.planning.criteria import CriteriaFault, criteria_files, leaks
 from evalfleet.planning.definition_digests import definition_digests
 from evalfleet.planning.discover import Catalog
 from evalfleet.planning.expand import ArmIdentity, excess, expand
@@ -172,13 +173,17 @@ class _Planner:
         self._check_size(len(found.evals), len(arms))
         selected = found.evals.definitions()
         self._check_selection(selector, selected, found.evals)
-        sandboxes = self._sandboxes(arms, selected)
+        criteria = self._criteria(selected)
+        sandboxes = self._sandboxes(arms, selected, criteria)
         judges = {name: judge for name, judge in map(self._judge, selected) if judge is not None}
         uses, problems = judge_uses(judges.values(), self._loaded.path.resolve().parent)
         self._problems += problems
         if self._problems:
             raise self._error()
-        parts = {definition.id: self._eval_parts(definition, judges.get(definition.id)) for definition in selected}
+        parts = {
+            definition.id: self._eval_parts(definition, judges.get(definition.id), criteria[definition.id])
+            for definition in selected
+        }
         return Plan(
             experiment=self._loaded.experiment,
             project=project,
@@ -240,7 +245,10 @@ class _Planner:
             self._problems.append(self._loaded.problem("MIXED_STYLES", message, ("evals",), hint))
 
     def _sandboxes(
-        self, arms: tuple[PlannedArm, ...], selected: tuple[EvalDefinition, ...]
+        self,
+        arms: tuple[PlannedArm, ...],
+        selected: tuple[EvalDefinition, ...],
+        criteria: Mapping[str, tuple[Path, ...]],
     ) -> dict[tuple[str, str], SandboxSpec | None]:
         result: dict[tuple[str, str], SandboxSpec | None] = {}
         folder = self._loaded.path.resolve().parent
@@ -257,16 +265,33 @@ class _Planner:
                 if spec is not None and spec.build is not None and not (Path(spec.build) / "Dockerfile").is_file():
                     message = f"the folder {spec.build!r} to build an image from has no Dockerfile"
                     self._problems.append(_at(definition, "SANDBOX_BUILD_MISSING", message))
+                if spec is not None:
+                    hidden = [self._catalog.files[definition.id], *criteria.get(definition.id, ())]
+                    hint = "move it out, or upload it after the last send"
+                    self._problems += [_at(definition, "CRITERIA_VISIBLE", leak, hint) for leak in leaks(spec, hidden)]
                 result[arm.name, definition.id] = spec
         return result
+
+    def _criteria(self, selected: tuple[EvalDefinition, ...]) -> dict[str, tuple[Path, ...]]:
+        """The files that each eval judges by."""
+        found: dict[str, tuple[Path, ...]] = {}
+        for definition in selected:
+            try:
+                folder = self._catalog.files[definition.id].parent
+                found[definition.id] = criteria_files(folder, definition.criteria, self._catalog.project)
+            except CriteriaFault as fault:
+                self._problems.append(_at(definition, "INVALID_CRITERIA", str(fault)))
+        return found
 
     def _judge(self, definition: EvalDefinition) -> tuple[str, JudgeConfig | None]:
         return definition.id, resolve_judge(definition, self._loaded.experiment, self._default_judge)
 
-    def _eval_parts(self, definition: EvalDefinition, judge: JudgeConfig | None) -> FingerprintParts:
+    def _eval_parts(
+        self, definition: EvalDefinition, judge: JudgeConfig | None, criteria: tuple[Path, ...]
+    ) -> FingerprintParts:
         sources = self._sources.closure([self._catalog.files[definition.id]])
         fixture = self._sources.tree(definition.fixture) if definition.fixture is not None else {}
-        return eval_parts(definition, sources, fixture, judge)
+        return eval_parts(definition, sources, fixture, judge, self._sources.contents(criteria))
 
     def _sandbox_parts(self, spec: SandboxSpec | None) -> FingerprintParts:
         paths = (None, None) if spec is None else (spec.files, spec.build)
@@ -278,6 +303,6 @@ class _Planner:
         return DefinitionError(problems[0].code if len(problems) == 1 else "INVALID_PLAN", problems)
 
 
-def _at(definition: EvalDefinition, code: str, message: str) -> Problem:
+def _at(definition: EvalDefinition, code: str, message: str, hint: str | None = None) -> Problem:
     place = definition.place
-    return Problem(code, message, str(place.file) if place else None, place.line if place else None)
+    return Problem(code, message, str(place.file) if place else None, place.line if place else None, hint=hint)

@@ -44,6 +44,10 @@ class Sources:
             return {folder.name: _file_digest(folder)}
         return dict(sorted((file.relative_to(folder).as_posix(), _file_digest(file)) for file in _walk(folder)))
 
+    def contents(self, files: Iterable[Path]) -> dict[str, str]:
+        """The digest of each file by path relative to the project, sorted."""
+        return dict(sorted((self._name(file), _file_digest(file)) for file in files))
+
     def _read(self, file: Path) -> str:
         if file not in self._digests:
             try:

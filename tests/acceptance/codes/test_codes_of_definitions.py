@@ -185,6 +185,8 @@ EXPERIMENTS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "SANDBOX_BACKEND_CONFLICT": sandboxed("backend='local'", backend="rude"),
     "SANDBOX_FILES_MISSING": sandboxed("files='nowhere'", backend="local"),
     "SANDBOX_FILES_CONFLICT": sandboxed("files='.'", backend="local", files="folder"),
+    "INVALID_CRITERIA": ({}, {"evals/good.eval.py": option("criteria=['gone.json']")}),
+    "CRITERIA_VISIBLE": sandboxed("files='.'", backend="local"),
     "SANDBOX_UNEXPECTED": ({}, {"evals/good.eval.py": option("sandbox=SandboxSpec(backend='local')")}),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 
 from evalfleet.assertions.matchers import command_succeeded, equals
 from evalfleet.errors import FailureKind
-from evalfleet.model.definition import SandboxSpec
+from evalfleet.execution.attempt import AttemptControl, run_attempt
+from evalfleet.model.definition import SandboxSpec, SourcePlace
 from evalfleet.model.turn import Turn
 from evalfleet.model.verdict import Outcome, Verdict
 from evalfleet.sandbox_ports import Command, CommandResult
@@ -107,6 +109,22 @@ async def test_what_the_eval_loads_from_its_fixture_stays_hidden(attempt: Any, t
         await attempt(body, sandbox=(sandboxes, SPEC), fixture=tmp_path)
     finally:
         del sys.modules["hidden_answers"]
+    assert sorted(sandboxes.made[0].files) == ["src/app.py"]
+
+
+async def test_criteria_in_a_fixture_stay_hidden(make_job: Any, make_services: Any, tmp_path: Path) -> None:
+    for name in ("PROMPT.md", "eval.py", "src/app.py", "src/tests/hidden.py", "answers.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    sandboxes = FakeSandboxes()
+
+    async def body(t: Any) -> None:
+        t.check(1, equals(1))
+
+    job = make_job(body, sandbox=(sandboxes, SPEC), fixture=tmp_path)
+    place = SourcePlace(file=tmp_path / "eval.py", line=1)
+    definition = replace(job.definition, place=place, criteria=("src/tests", "*.json", "gone.txt"))
+    await run_attempt(replace(job, definition=definition), make_services(), AttemptControl())
     assert sorted(sandboxes.made[0].files) == ["src/app.py"]
 
 

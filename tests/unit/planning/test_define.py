@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from evalfleet.errors import AuthoringError
+from evalfleet.model.changes import TrackChanges
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
 from evalfleet.model.verdict import Style
 from evalfleet.planning.dataset import Dataset
@@ -70,6 +71,14 @@ def test_the_decorator_works_bare_called_and_applied() -> None:
         ({"tags": [" "]}, "INVALID_OPTION"),
         ({"dataset": [{"a": 1}]}, "INVALID_OPTION"),
         ({"sandbox": "container"}, "INVALID_OPTION"),
+        ({"criteria": "answer.json"}, "INVALID_OPTION"),
+        ({"criteria": []}, "INVALID_OPTION"),
+        ({"criteria": ["/etc/passwd"]}, "INVALID_OPTION"),
+        ({"criteria": [1]}, "INVALID_OPTION"),
+        ({"sandbox": SandboxSpec(changes=True)}, "INVALID_OPTION"),  # type: ignore[arg-type]
+        ({"sandbox": SandboxSpec(changes=TrackChanges(ignore="x"))}, "INVALID_OPTION"),  # type: ignore[arg-type]
+        ({"sandbox": SandboxSpec(changes=TrackChanges(ignore=("../x",)))}, "INVALID_OPTION"),
+        ({"sandbox": SandboxSpec(changes=TrackChanges(include=("src",)))}, "INVALID_OPTION"),
         ({"sandbox": SandboxSpec(setup="pip install x")}, "INVALID_OPTION"),  # type: ignore[arg-type]
         ({"judge": "gpt"}, "INVALID_OPTION"),
         ({"timeout": 0}, "INVALID_OPTION"),
