@@ -54,6 +54,10 @@ async def body(t: T) -> None:
     t.model = "another"  # wrong
     await t.sandbox.run(["pytest"])  # wrong
     await t.sandbox.run("pytest", seconds=5)  # wrong
+    t.sandbox.file_changed()  # wrong
+    t.sandbox.file_changed(["a.py"])  # wrong
+    await t.sandbox.no_changes()  # wrong
+    t.sandbox.not_in_diff(3)  # wrong
     turn.judge.closed_qa()  # wrong
     turn.judge.closed_qa("Is it so?", input="x")  # wrong
     turn.judge.custom("How polite?", choices=["rude", "polite"])  # wrong
@@ -62,6 +66,7 @@ async def body(t: T) -> None:
 
 
 SandboxSpec(image=3)  # wrong
+SandboxSpec(changes=True)  # wrong
 SandboxSpec(imgae="python:3.12")  # wrong
 Coverage(events=complete, actions=complete)  # wrong
 Coverage(events=complete, actions=complete, messages=complete, usage="none", status=complete, data=complete)  # wrong

@@ -12,6 +12,7 @@ from evalfleet import (
     SandboxSpec,
     SyncT,
     T,
+    TrackChanges,
     command_match,
     command_succeeded,
     define_eval,
@@ -45,13 +46,22 @@ def plain(t: SyncT) -> None:
     turn.event_order("message", event_match("operation.started", name="get_weather"))
     t.check(t.reply, includes("sunny") & includes("Brooklyn")).optional()
     t.check(t.sandbox.run("true", timeout=5.0), command_succeeded())
+    t.sandbox.file_changed("*.py").label("code").or_stop()
+    t.check(t.sandbox.changed_paths(), equals(["app.py"]))
     turn.succeeded().or_stop()
     assert_type(t.send("And as data?", output=Sky).data.value, Sky)
 
 
 @define_eval(
     description="Everything at once",
-    sandbox=SandboxSpec(files="fixed/", setup=("true",), network="none", resources=Resources(cpus=1, memory=1 << 30)),
+    sandbox=SandboxSpec(
+        files="fixed/",
+        setup=("true",),
+        network="none",
+        resources=Resources(cpus=1, memory=1 << 30),
+        changes=TrackChanges(ignore=("*.log",), include=("dist",)),
+    ),
+    criteria=["hidden/*.py"],
     timeout="5m",
 )
 async def thorough(t: T) -> None:
@@ -71,6 +81,14 @@ async def thorough(t: T) -> None:
     await t.respond(request.options[0].id)
     await t.sandbox.write("note.txt", "text")
     assert_type(await t.sandbox.read_text("note.txt"), str)
+    t.sandbox.file_changed("src/**/*.py").gate()
+    t.sandbox.file_deleted("old.py").optional()
+    t.sandbox.no_changes().key("untouched")
+    t.sandbox.not_in_diff(includes("secret")).label("no secret")
+    t.sandbox.not_in_diff("TODO")
+    for path in t.sandbox.changed_paths():
+        t.log(path.upper())
+    t.check(t.sandbox.diff(), includes("+new"))
     if t.time_left is not None and t.time_left < 1:
         t.skip("no time left")
 

@@ -1,0 +1,3 @@
+from price import price
+
+assert price(100, 0.25) == 75
