@@ -264,6 +264,15 @@ class Keepable(Protocol):
 
 
 @runtime_checkable
+class BringsImages(Protocol):
+    """What a provider also is when sandboxes start from images that have to be fetched or built first."""
+
+    async def bring(self, spec: SandboxSpec) -> None:
+        """Have the image of later sandboxes ready; returns at once when it is. What went wrong `create` tells."""
+        ...
+
+
+@runtime_checkable
 class Enterable(Protocol):
     """What a provider also is when a person can open a shell in a sandbox of it, also in a kept one."""
 

@@ -22,7 +22,7 @@ from evalfleet.model.judge import JudgeConfig
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.ports import Adapter, ArmSettings
-from evalfleet.sandbox_ports import SandboxProvider
+from evalfleet.sandbox_ports import BringsImages, SandboxProvider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +76,7 @@ class Executor:
             job = self._job(attempt, case)
         except AttemptFailure as failure:
             return never_ran(attempt, case, failure, self._services.clock.wall())
+        await _bring_image(job, control)
         return await run_attempt(job, self._services, control)
 
     async def regrade(self, case: Case, recorded: AttemptEvidence, control: AttemptControl) -> Regrading:
@@ -155,3 +156,22 @@ class Executor:
 def seed_of(case: Case) -> int:
     """A 63-bit seed, the same for every attempt of a case and repetition, wherever it stands in the run."""
     return int(sha256(f"{case.content}/{case.repetition}".encode())[:16], 16) >> 1
+
+
+async def _bring_image(job: AttemptJob, control: AttemptControl) -> None:
+    """Wait for the image of the attempt's sandbox before the attempt begins: that counts for no deadline of it."""
+    if job.sandbox is None or control.reason is not None:
+        return
+    provider, spec = job.sandbox
+    if isinstance(provider, BringsImages):
+        bringing = asyncio.gather(provider.bring(spec), return_exceptions=True)
+
+        def give_up() -> None:
+            bringing.cancel()
+
+        control.listen(give_up)
+        try:
+            await asyncio.wait((bringing,))
+        finally:
+            control.listen(None)
+            give_up()

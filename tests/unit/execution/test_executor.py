@@ -16,11 +16,11 @@ from evalfleet.errors import AuthoringError, DefinitionError, FailureKind, Probl
 from evalfleet.execution.attempt import AttemptControl
 from evalfleet.execution.executor import BuiltArm, Executor, ExecutorSettings, seed_of
 from evalfleet.model.case import Case
-from evalfleet.model.definition import EvalDefinition
+from evalfleet.model.definition import EvalDefinition, SandboxSpec
 from evalfleet.model.turn import Turn
 from evalfleet.model.verdict import Outcome, Style, Verdict
 from evalfleet.ports import ArmSettings
-from evalfleet.testing.fakes import FakeAdapter
+from evalfleet.testing.fakes import FakeAdapter, FakeSandboxes
 
 
 class NoOptions(BaseModel):
@@ -130,6 +130,53 @@ async def test_an_evals_own_timeout_comes_first(executor: Executor, adapter: Fak
     adapter.answer = slowly
     summary = (await executor.execute(1, replace(CASE, definition="slow"), AttemptControl())).summary
     assert (summary.kind, summary.message) == (FailureKind.DEADLINE, "the attempt took longer than 0.05 s")
+
+
+class Builder(FakeSandboxes):
+    """Its images come when a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+        self.comes = asyncio.Event()
+
+    async def bring(self, spec: SandboxSpec) -> None:
+        self.asked.set()
+        await self.comes.wait()
+
+
+@pytest.fixture
+def builder() -> Builder:
+    return Builder()
+
+
+@pytest.fixture
+def sandboxed(loader: Loader, adapter: FakeAdapter, builder: Builder, make_services: Any) -> Executor:
+    arm = ArmSettings(name="small", model=None, flags={}, options=NoOptions(), project=Path("/project"))
+    built = BuiltArm(settings=arm, adapter=adapter, sandbox=lambda _: (builder, SandboxSpec(build="/image")))
+    settings = ExecutorSettings(
+        run="r1", project=Path("/project"), arms={"small": built}, definitions=loader, decode=decode
+    )
+    return Executor(settings, make_services())
+
+
+async def test_an_attempt_begins_when_its_image_is_there(sandboxed: Executor, builder: Builder) -> None:
+    control = AttemptControl()
+    running = asyncio.ensure_future(sandboxed.execute(1, CASE, control))
+    await builder.asked.wait()
+    assert (control.started_at, builder.made) == (None, [])
+    builder.comes.set()
+    assert (await running).summary.verdict is Verdict.PASSED
+    assert len(builder.made) == 1
+
+
+async def test_who_waits_for_an_image_can_be_cancelled(sandboxed: Executor, builder: Builder) -> None:
+    control = AttemptControl()
+    running = asyncio.ensure_future(sandboxed.execute(1, CASE, control))
+    await builder.asked.wait()
+    control.cancel("the run was cancelled")
+    assert (await running).summary.outcome is Outcome.CANCELLED
+    assert builder.made == []
 
 
 def test_the_seed_follows_content_and_repetition_alone() -> None:
