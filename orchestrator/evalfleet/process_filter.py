@@ -84,6 +84,7 @@ _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24  # offsets of the low hal
 _ALLOW, _ERRNO = 0x7FFF_0000, 0x0005_0000
 
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
+_libc = ctypes.CDLL(None, use_errno=True)
 _Instruction = tuple[int, int, int, int]
 
 
@@ -130,7 +131,7 @@ def install() -> bool:
         return False
     code = b"".join(struct.pack("=HBBI", *step) for step in steps)
     whole = _Program(len(steps), code)
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(whole)) == 0:
+    if _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(whole)) == 0:
         return True
     number = ctypes.get_errno()
     if number == errno.EINVAL:  # a kernel without filters

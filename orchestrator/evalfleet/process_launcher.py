@@ -39,7 +39,12 @@ EXIT, SIGNAL, ERROR, GONE = "exit", "signal", "error", "gone"
 
 _LINUX = sys.platform == "linux"
 _LENGTH = struct.Struct("!I")
+#: Sent in place of a request: end what is left of the last one.
+END = _LENGTH.pack(0)
 _PR_SET_CHILD_SUBREAPER = 36
+_prctl = ctypes.CDLL(None).prctl if _LINUX else None
+#: How long the rest of a tree may take to die by itself before it is looked for.
+_DEATH_MILLISECONDS = 10
 #: A handler, not SIG_IGN, which commands would inherit: they may signal their parent, and it shrugs.
 _SHRUGGED_OFF = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 #: Python ignores these; commands must find them as they expect them.
@@ -116,6 +121,8 @@ class Supervisor:
         self._control = control
         self._worker_death = worker_death
         self._group: int | None = None
+        self._running = False
+        self._gone = True
         self._inside = False
         self._take_over()
 
@@ -138,15 +145,16 @@ class Supervisor:
                 self._report()
             if self._control.fileno() in ready and not self._accept():
                 break
-        if self._group is not None and not _LINUX:
-            _kill(-self._group)  # no subreapers there: its process group is all of a tree that we can reach
-        _end_children()
+        self._kill_tree()
 
     def _accept(self) -> bool:
-        """Start the command of the next request; False when the worker has ended the conversation."""
+        """Do what the worker says next; False when it has ended the conversation."""
         header, streams = _receive(self._control, _LENGTH.size, 3)
         if len(header) < _LENGTH.size:
             return False
+        if header == END:
+            self._end()
+            return True
         (length,) = _LENGTH.unpack(header)
         body = bytearray()
         while len(body) < length:
@@ -208,6 +216,7 @@ class Supervisor:
                 setsid=True,
                 setsigdef=_IGNORED_BY_PYTHON,
             )
+            self._running, self._gone = True, False
         except (OSError, ValueError) as error:  # ValueError: a NUL byte, or "=" in a variable's name
             number = error.errno if isinstance(error, OSError) else errno.EINVAL
             self._send(f"{ERROR} {number} {about}\n{GONE}\n")
@@ -219,11 +228,25 @@ class Supervisor:
         lines = ""
         for pid, status in dead:
             if pid == self._group:
+                self._running = False  # from now on its number may be another's
                 code = os.waitstatus_to_exitcode(status)
                 lines += f"{EXIT} {code}\n" if code >= 0 else f"{SIGNAL} {-code}\n"
         if dead and not more:
             lines += f"{GONE}\n"
+            self._gone = True
         self._send(lines)
+
+    def _end(self) -> None:
+        """Kill what is left of the last command, and report that alone."""
+        if not self._gone:
+            self._kill_tree()
+            self._running, self._gone = False, True
+            self._send(f"{GONE}\n")
+
+    def _kill_tree(self) -> None:
+        if self._group is not None and (self._running or not _LINUX):
+            _kill(-self._group)  # most of a tree; without subreapers all that we can reach
+        _end_children(self._woken if self._running else None)
 
     def _send(self, lines: str) -> None:
         with contextlib.suppress(ConnectionError):  # the worker is gone, as the next look at the socket will tell
@@ -262,8 +285,8 @@ def _death_of(worker: int) -> int | None:
 
 
 def _adopt_orphans() -> None:
-    if _LINUX:
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    if _prctl is not None:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _shrug(*_: object) -> None:
@@ -300,11 +323,17 @@ def _collect_dead() -> tuple[list[tuple[int, int]], bool]:
         dead.append((pid, status))
 
 
-def _end_children() -> None:
-    """Kill until nothing is left. Each death hands the dead one's own children to us."""
+def _end_children(woken: int | None = None) -> None:
+    """Kill until nothing is left. Each death hands the dead one's own children to us.
+
+    With `woken` enough has been killed for the rest to die by itself, as a rule: looking for it comes dear.
+    """
     while _collect_dead()[1]:
-        _kill_children()
-        os.waitpid(-1, 0)
+        if woken is None or not _poll(woken).poll(_DEATH_MILLISECONDS):
+            _kill_children()
+            os.waitpid(-1, 0)
+        else:
+            os.read(woken, 512)
 
 
 def _kill_children(spare: Collection[int] = ()) -> None:

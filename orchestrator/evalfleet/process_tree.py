@@ -39,7 +39,8 @@ class Tree:
         self._loop = loop
         self._control = control
         self._on_gone = on_gone
-        self._told_to_end = False
+        self._handed_over = False
+        self._reusable = True
         self.stdout = Capture(loop, output_limit)
         self.stderr = Capture(loop, output_limit)
         self.exited: asyncio.Future[str | None] = loop.create_future()
@@ -56,6 +57,7 @@ class Tree:
                 sent = socket.send_fds(self._control, [request], streams)
                 if sent < len(request):
                     await self._send(request[sent:])
+                self._handed_over = True
 
     async def drain(self) -> None:
         """Give output under way a moment to arrive when background children hold the pipes."""
@@ -66,9 +68,13 @@ class Tree:
         """Kill what is left and wait for the proof that nothing is."""
         if self.gone.done():
             return
-        self._told_to_end = True
-        with contextlib.suppress(OSError):
-            self._control.shutdown(socket.SHUT_WR)
+        try:
+            self._reusable = self._handed_over and self._control.send(process_launcher.END) > 0
+        except OSError:
+            self._reusable = False
+        if not self._reusable:  # the end of the conversation is an end for the tree too
+            with contextlib.suppress(OSError):
+                self._control.shutdown(socket.SHUT_WR)
         _, waiting = await asyncio.wait((self.gone,), timeout=_DEATH_SECONDS)
         if waiting:
             raise InfrastructureError(f"a process would not die within {_DEATH_SECONDS:g} s of SIGKILL")
@@ -90,7 +96,7 @@ class Tree:
             lines = b""
         for line in lines.decode().splitlines():
             if line == process_launcher.GONE:
-                self._settle(reusable=not self._told_to_end)
+                self._settle(reusable=self._reusable)
             elif not self.exited.done():
                 self.exited.set_result(line)
         if not lines:
