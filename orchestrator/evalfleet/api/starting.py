@@ -16,6 +16,7 @@ from evalfleet.api.planned import Request, blueprint_of, new_run, plan_request
 from evalfleet.api.running import Place, Venue, debugged, first_claim, reaching, resumed_claim
 from evalfleet.api.session import Session
 from evalfleet.api.shipping import check_reachable, packed, ship
+from evalfleet.api.workdirs import check_git
 from evalfleet.errors import ConfigurationError, DefinitionError, Problem
 from evalfleet.model.ids import run_id_from
 from evalfleet.model.report import RunInfo
@@ -209,11 +210,14 @@ def _blueprint(session: Session, work: _Work, run: str) -> RunBlueprint:
 
 
 async def _check_backends(work: _Work, blueprint: RunBlueprint) -> None:
-    """Raises ConfigurationError when a sandbox backend does not work where the run is to be.
+    """Raises ConfigurationError when a sandbox backend, or git where it is needed, does not work where the run will be.
 
     On a cluster that is another machine: each of its workers finds out there, before its first attempt.
     """
-    if blueprint.backends and work.place.address is None:
+    if work.place.address is not None:
+        return
+    check_git(work.plan)
+    if blueprint.backends:
         await check_backends(blueprint.backends, Path(blueprint.state_dir), blueprint.run)
 
 

@@ -73,17 +73,18 @@ class SessionLine:
         Raises AttemptFailure when no trustworthy turn did; the line is then failed for ever. Raises
         AuthoringError when a send of this line is still in flight.
         """
-        if self._state.control is not None and self._state.control.held is not None:
-            await self._state.clearance()
-        self._check_may_send()
+        await self._cleared()
         watch = self._state.watch
         if watch is None:
             return await self._send(given)
         async with watch.turn():
-            self._check_may_send()  # much may have happened since
+            await self._cleared()  # much may have happened while another send had the workdir
             return await self._send(given)
 
-    def _check_may_send(self) -> None:
+    async def _cleared(self) -> None:
+        """Wait while sends are held back; raises when there may be none."""
+        if self._state.control is not None and self._state.control.held is not None:
+            await self._state.clearance()
         self._state.check_open("a send")
         if self._flight is not None:
             raise AuthoringError(
