@@ -49,7 +49,8 @@ HOMES = {
 
 #: `decide` and the parts it was split into.
 DECIDING = (
-    "adoption", "decide", "events", "grants", "leases", "losses", "messages", "settling", "state", "worker_state",
+    "adoption", "decide", "events", "grants", "leases", "losses", "messages", "orphans", "settling", "state",
+    "worker_state",
 )  # fmt: skip
 
 #: Modules that hold meaning and do nothing else: no I/O library, clock, randomness or logging.

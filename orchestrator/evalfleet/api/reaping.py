@@ -26,6 +26,9 @@ from evalfleet.store.sandboxes import SandboxRows
 #: Seconds that processes of a run which has ended may take to be gone, and how often it is looked.
 _GONE_WITHIN, _LOOK_SECONDS = 5.0, 0.1
 
+#: Seconds that the record store is waited for: what is left is found again.
+_PATIENCE = 2.0
+
 _log = logging.getLogger("evalfleet")
 
 
@@ -84,6 +87,10 @@ class _Keeper:
                 problems.append(f"sandbox {view.id} of {view.backend} could not be removed: {describe(error)}")
         return problems
 
+    async def forget(self) -> None:
+        """Drop the rows of sandboxes that are gone as their runs are."""
+        await self._rows.forget()
+
     async def shell(self, view: SandboxView) -> tuple[str, ...]:
         """The command that opens a shell in it. Raises ConfigurationError when its backend can't."""
         provider = self._backends.provider(view.backend)
@@ -112,6 +119,7 @@ async def reap_sandboxes(options: ReapOptions | None = None) -> Sequence[Sandbox
     async with _keeper() as keeper:
         doomed = [view for view in (await keeper.look(sandbox_factories())).views if view.standing in standings]
         problems = await keeper.remove(doomed)
+        await keeper.forget()
     if problems:
         raise InfrastructureError("; ".join(problems))
     return doomed
@@ -206,7 +214,7 @@ async def _keeper() -> AsyncGenerator[_Keeper]:
 async def _kept_by(state_dir: Path, url: str) -> AsyncGenerator[_Keeper]:
     spawner = SystemSpawner()
     backends = Backends(state_dir, spawner, run="")
-    rows = SandboxRows(url, socket.gethostname(), os.getpid())
+    rows = SandboxRows(url, socket.gethostname(), os.getpid(), _PATIENCE)
     try:
         yield _Keeper(backends, rows)
     finally:

@@ -198,4 +198,6 @@ async def _delete(connection: Connection, run: str, artifacts: ArtifactStore) ->
         while (await connection.execute(statement, (row[0],))).rowcount:
             pass
     await artifacts.delete_run(run)
+    # those of sandboxes that may still be there stay, so that somebody finds them
+    await connection.execute("DELETE FROM sandboxes WHERE run = %s AND ended_at IS NOT NULL", (run,))
     await connection.execute("DELETE FROM runs WHERE run_key = %s", (row[0],))

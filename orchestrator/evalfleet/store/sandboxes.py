@@ -49,11 +49,14 @@ DELETE FROM sandboxes s WHERE ended_at IS NOT NULL AND NOT EXISTS (SELECT FROM r
 
 
 class SandboxRows:
-    """A `SandboxLedger` of one process, over one connection that is made when the first row is wanted."""
+    """A `SandboxLedger` of one process, over one connection that is made when the first row is wanted.
 
-    def __init__(self, url: str, host: str, pid: int) -> None:
+    A store that is away is waited for at most `patience` seconds.
+    """
+
+    def __init__(self, url: str, host: str, pid: int, patience: float = _PATIENCE) -> None:
         self._maker = {"host": host, "pid": pid}
-        self._lifeline = Lifeline(url, _prepare, _PATIENCE)
+        self._lifeline = Lifeline(url, _prepare, patience)
 
     async def announce(self, entry: SandboxEntry) -> None:
         """Write a sandbox down before it is made. Raises StoreError when the store stays away."""

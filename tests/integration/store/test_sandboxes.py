@@ -139,8 +139,16 @@ async def test_two_who_say_the_same_are_one(database: str, rows: SandboxRows) ->
     await other.close()
 
 
-@pytest.mark.soak
 async def test_without_a_store_nothing_is_announced() -> None:
-    away = SandboxRows("host=127.0.0.1 port=1 dbname=none connect_timeout=1", "here", 1)
+    away = SandboxRows("host=127.0.0.1 port=1 dbname=none connect_timeout=1", "here", 1, patience=0.1)
     with pytest.raises(StoreError, match="cannot be used"):
         await away.announce(ENTRY)
+
+
+async def test_what_is_gone_goes_with_its_run(database: str, rows: SandboxRows, tmp_path: Path) -> None:
+    _, recorder = await started(database)
+    await recorder.close()
+    await rows.announce(ENTRY)
+    await rows.ended("container", ENTRY.owner, SandboxState.GONE)
+    await delete_run(database, "r1", FileArtifacts(str(tmp_path)))
+    assert await states(rows, ENTRY.owner) == {}
