@@ -134,9 +134,12 @@ class Box:
 
     async def retire(self, why: str) -> AttemptFailure:
         if self._over is None:
-            self._over = _failure("SANDBOX_LOST", why)
+            code = "SANDBOX_LOST"
             with contextlib.suppress(AttemptFailure):  # it is removed when it is closed
+                if any(found.state.oom_killed for found in await self._engine.containers((self._plan.name,))):
+                    code = "SANDBOX_OOM"
                 await self._engine.remove(self._plan.name)
+            self._over = self._over or _failure(code, why)
         return self._over
 
     @asynccontextmanager

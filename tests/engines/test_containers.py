@@ -177,7 +177,16 @@ async def test_a_build_that_fails_is_told_the_same_way_to_all(engine: str, tmp_p
     assert "the cause" in str(outcomes[0])
 
 
-async def test_all_of_a_sandbox_ended_for_its_memory_is_told_as_that(engine: str, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("docker")  # podman does not tell why the kernel ended a container where cgroups are v1
+async def test_a_sandbox_whose_memory_stays_full_is_told_as_that(tmp_path: Path) -> None:
+    async with provider_of("docker", tmp_path) as provider:
+        sandbox = await provider.create(SandboxSpec(image=IMAGE, resources=Resources(memory=24 << 20)), "mine")
+        with pytest.raises(AttemptFailure) as caught:
+            await sandbox.run(Command(argv=("sh", "-c", "head -c 60000000 /dev/zero > /dev/shm/full"), timeout=60.0))
+        assert caught.value.code == "SANDBOX_OOM"
+
+
+async def test_a_process_killed_for_memory_is_counted(engine: str, tmp_path: Path) -> None:
     async with provider_of(engine, tmp_path) as provider:
         spec = SandboxSpec(image=IMAGE, resources=Resources(memory=64 << 20))
         sandbox = await provider.create(spec, "mine")

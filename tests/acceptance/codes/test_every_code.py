@@ -104,6 +104,11 @@ GUARDS = {
     # the machine would have to be out of memory, or a worker to leave by itself
     "WORKER_OOM": "unit/scheduling/test_losses.py::test_a_worker_that_ended_leaves_an_interrupted_attempt",
     "WORKER_DRAINED": "unit/scheduling/test_losses.py::test_a_worker_that_ended_leaves_an_interrupted_attempt",
+    # they need a container engine: `make test-engines`
+    "SANDBOX_IMAGE_MISSING": "engines/test_containers.py::test_an_image_that_is_nowhere_is_missing",
+    "SANDBOX_IMAGE_UNFIT": "engines/test_containers.py::test_an_unfit_image_is_told_once_and_leaves_nothing",
+    "SANDBOX_BUILD_FAILED": "engines/test_containers.py::test_a_build_that_fails_is_told_the_same_way_to_all",
+    "SANDBOX_OOM": "engines/test_containers.py::test_a_sandbox_whose_memory_stays_full_is_told_as_that",
     # another version would have to be installed where the worker runs, or no pyarrow
     "INVALID_SNAPSHOT": "unit/planning/test_experiment_file.py::"
     "test_a_snapshot_that_this_installation_does_not_load_says_so",
