@@ -110,6 +110,9 @@ class Provider:
             raise AttemptFailure(FailureKind.SANDBOX, "SANDBOX_EXISTS", f"{owner} has one")
         return Sandbox(spec.image)
 
+    async def found(self):
+        return []
+
     async def close(self): ...
 
 

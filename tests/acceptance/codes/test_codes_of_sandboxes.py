@@ -91,11 +91,14 @@ def cases(orchestrate: Orchestrate, tmp_path_factory: pytest.TempPathFactory) ->
     command = with_other_package(orchestrate, tmp_path_factory.mktemp("package"))
     (project / "my_agents.py").write_text(AGENT)
     around = {code: Body("t.check(1, equals(1))", options=rude(does).options) for code, does in AROUND.items()}
-    write_evals(project, "ends", {**BODIES, **around})
+    write_evals(project, "ends", BODIES)
+    write_evals(project, "around", around)
     write_evals(project, "runs", COMMANDS)
     (project / "evals" / "ends" / "linked").mkdir()
     (project / "evals" / "ends" / "linked" / "out").symlink_to("/etc")
-    return cases_of(orchestrate, submit(command, project, {"arms": ARMS}))
+    # two runs: an arm of which ten attempts fail by their sandbox is paused
+    runs = [submit(command, project, {"arms": ARMS}, *prefixes) for prefixes in (("ends", "runs"), ("around",))]
+    return {name: case for ended in runs for name, case in cases_of(orchestrate, ended).items()}
 
 
 @pytest.mark.parametrize("code", BODIES)
@@ -105,7 +108,7 @@ def test_a_code_of_a_sandbox(orchestrate: Orchestrate, cases: dict[str, Any], co
 
 @pytest.mark.parametrize("code", AROUND)
 def test_a_sandbox_that_fails_around_the_body(orchestrate: Orchestrate, cases: dict[str, Any], code: str) -> None:
-    ends_so(orchestrate, cases[f"ends/{code.lower()}"], code, Body("", kind="sandbox"))
+    ends_so(orchestrate, cases[f"around/{code.lower()}"], code, Body("", kind="sandbox"))
 
 
 @pytest.mark.parametrize("what", COMMANDS)
