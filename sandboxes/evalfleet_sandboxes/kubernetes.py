@@ -35,7 +35,6 @@ from evalfleet_sandboxes.kubernetes_pods import (
     Lease,
     Manifest,
     check_template,
-    notices,
 )
 from evalfleet_sandboxes.kubernetes_rights import closed_network, missing_rights
 from evalfleet_sandboxes.kubernetes_sandbox import KubernetesSandbox
@@ -108,8 +107,7 @@ class KubernetesProvider:
         to = await self._connection()
         to.maker.check(spec)
         no_policy = await self._closed_network(to.cluster) if spec.network == "none" else None
-        said = tuple(notices(spec, no_policy))
-        sandbox = KubernetesSandbox(to.homes, spec, owner, said, self._open.discard)
+        sandbox = KubernetesSandbox(to.homes, spec, owner, no_policy, self._open.discard)
         self._open.add(sandbox)
         try:
             await sandbox.settle()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -26,6 +26,8 @@ _WATCH_SECONDS = 240
 #: Seconds between signs of life on a command's connection: a peer that vanished is noticed.
 _HEARTBEAT_SECONDS = 20.0
 _FRAME = 1 << 17
+#: Commands that are being started at once: nodes have more trouble with that than with what runs.
+_BEGINNING = 8
 _STDIN, _STDOUT, _STDERR, _STATUS = range(4)
 #: v5 differs in how stdin is closed, which nothing here relies on.
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -82,6 +84,7 @@ class Cluster:
 
     def __init__(self, access: Access, namespace: str) -> None:
         self._access = access
+        self._beginning = asyncio.Semaphore(_BEGINNING)
         self.namespace = namespace
 
     @property
@@ -128,15 +131,20 @@ class Cluster:
                 yield cast(Json, json.loads(line))
 
     async def execute(self, pod: str, container: str, argv: Sequence[str], stdin: bytes = b"") -> Executed:
-        """Run a command in a container; it can't tell where its input ends. Raises Refused when it was not started,
-        Cut when how it ended, or whether it started, can't be known."""
+        """Run a command in a container; it can't tell where its input ends. It begins with its first output.
+
+        Raises Refused when it was not started, Cut when how it ended, or whether it started, can't be known.
+        """
         query = [("container", container), ("stdout", "1"), ("stderr", "1"), *(("stdin", "1") for _ in stdin[:1])]
         url = self.server.replace("http", "ws", 1) + self.path("pods", pod) + "/exec"
         how: Json = {**await self._how(), "protocols": _PROTOCOLS, "heartbeat": _HEARTBEAT_SECONDS, "max_msg_size": 0}
         how["params"] = [*query, *(("command", part) for part in argv)]
         try:
-            async with cast(_Connecting, self._access.session.ws_connect(url, **how)) as socket:
-                return await _converse(socket, stdin)
+            async with (
+                _place(self._beginning) as begun,
+                cast(_Connecting, self._access.session.ws_connect(url, **how)) as socket,
+            ):
+                return await _converse(socket, stdin, begun)
         except aiohttp.WSServerHandshakeError as error:
             if error.status == 401:
                 await self._access.renew()
@@ -169,7 +177,16 @@ async def pause(seconds: float) -> None:
     await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=seconds)
 
 
-async def _converse(socket: aiohttp.ClientWebSocketResponse, stdin: bytes) -> Executed:
+@asynccontextmanager
+async def _place(places: asyncio.Semaphore) -> AsyncGenerator[Callable[[], None]]:
+    """A place, until the function that it gives is called, or the end."""
+    await places.acquire()
+    with ExitStack() as held:
+        held.callback(places.release)
+        yield held.close
+
+
+async def _converse(socket: aiohttp.ClientWebSocketResponse, stdin: bytes, begun: Callable[[], None]) -> Executed:
     async def send() -> None:
         for start in range(0, len(stdin), _FRAME):
             await socket.send_bytes(bytes((_STDIN,)) + stdin[start : start + _FRAME])
@@ -181,6 +198,8 @@ async def _converse(socket: aiohttp.ClientWebSocketResponse, stdin: bytes) -> Ex
             if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
                 continue
             channel, data = message.data[0], message.data[1:]
+            if data:
+                begun()
             if channel == _STDOUT:
                 out += data
             elif channel == _STDERR:

@@ -34,12 +34,14 @@ mkdir -p "$calls" 2>/dev/null && chmod 777 "$calls" 2>/dev/null
 head -c "$whole" >"$call.all" || exit 75
 [ $(($(wc -c <"$call.all"))) = "$whole" ] || { rm -f "$call.all"; exit 75; }
 mkdir "$call" || exit 76
+echo begun >&2
 script=$(head -c "$length" "$call.all")
 tail -c +$((length + 1)) "$call.all" >"$call.input"
 exec <"$call.input"
 rm -f "$call.all" "$call.input"
 eval "$script"
 """
+_BEGUN = b"begun\n"
 #: The kernel spares the first process and the shell that asks.
 _KILL_ALL = "kill -KILL -1"
 _CLAIM = r'mkdir -p "$1" 2>/dev/null; mkdir "$1/$2" 2>/dev/null && echo claimed || echo started'
@@ -71,7 +73,8 @@ class PodDoor:
             done = None
         if done is None:
             return CommandResult(exit_code=None, stdout=b"", stderr=b"the connection was lost", duration=0.0)
-        return CommandResult(exit_code=done.code, stdout=done.stdout, stderr=done.stderr, duration=0.0)
+        said = done.stderr.removeprefix(_BEGUN)
+        return CommandResult(exit_code=done.code, stdout=done.stdout, stderr=said, duration=0.0)
 
     async def exec_to(self, argv: tuple[str, ...], file: Path, *, timeout: float) -> CommandResult:
         """Like `exec`, with its output in a file of this machine."""

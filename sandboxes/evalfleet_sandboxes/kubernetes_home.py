@@ -19,6 +19,18 @@ from evalfleet_sandboxes.remote_commands import RemoteCommands
 from evalfleet_sandboxes.remote_files import RemoteFiles
 
 _STATE, _WORKDIR = f"{ROOM}/state", f"{ROOM}/work"
+#: Says whether only the loopback has routes, and goes on with its arguments. Where none are shown, nobody knows.
+_ROUTES = r"""
+how=closed
+for table in /proc/net/route /proc/net/ipv6_route; do
+  [ -r "$table" ] || { [ "$table" = /proc/net/ipv6_route ] || how=open; continue; }
+  while read -r line; do
+    case $line in Iface*|*"	lo"|lo"	"*|*" lo") ;; *) how=open ;; esac
+  done <"$table"
+done
+echo $how
+exec "$@"
+"""
 _LOCALE = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
 _ANSWER_BYTES = 1 << 16
 _SCRIPT_SECONDS = 60.0
@@ -28,12 +40,13 @@ _KILL_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
-    """A Pod that commands can run in. `bash` is the path of one, if there is any."""
+    """A Pod that commands can run in. `bash` is the path of one, if there is any; `routes` that some lead out of it."""
 
     name: str
     door: PodDoor
     workdir: str
     bash: str | None
+    routes: bool
     commands: RemoteCommands
     files: RemoteFiles
 
@@ -56,13 +69,21 @@ class Homes:
         door = PodDoor(self._cluster, name, lambda: self._watch.now(name), lambda: self._maker.remove(name))
         try:
             inner = Inner(state=_STATE, workdir=await self._workdir(door, spec.image or ""))
-            facts = await self._facts(door, inner, spec)
+            facts, routes = await self._facts(door, inner, spec)
         except BaseException:
             await asyncio.shield(self._give_up(name))
             raise
         commands = RemoteCommands(door, inner, _environment(facts, spec.env))
         files = RemoteFiles(door, inner.workdir, self._scratch)
-        return Home(name=name, door=door, workdir=inner.workdir, bash=facts.bash, commands=commands, files=files)
+        return Home(
+            name=name,
+            door=door,
+            workdir=inner.workdir,
+            bash=facts.bash,
+            routes=routes,
+            commands=commands,
+            files=files,
+        )
 
     async def keep(self, home: Home, why: AttemptFailure) -> None:
         """Kill every process, and let the Pod stay as it is. Raises AttemptFailure."""
@@ -88,15 +109,17 @@ class Homes:
             self._workdirs[image] = _WORKDIR if own in ("", "/") else own
         return self._workdirs[image]
 
-    async def _facts(self, door: PodDoor, inner: Inner, spec: SandboxSpec) -> Facts:
-        asked = await door.exec(inner.facts(), limit=_ANSWER_BYTES, timeout=_SCRIPT_SECONDS)
-        facts = parse_facts(asked.stdout)
+    async def _facts(self, door: PodDoor, inner: Inner, spec: SandboxSpec) -> tuple[Facts, bool]:
+        """What the image has, and whether a route leads out of the Pod."""
+        asked = await door.exec(script(_ROUTES, *inner.facts()), limit=_ANSWER_BYTES, timeout=_SCRIPT_SECONDS)
+        routes, _, rest = asked.stdout.partition(b"\n")
+        facts = parse_facts(rest)
         if facts is None:
             said = asked.stderr[-1000:].decode("utf-8", "replace").strip()
             raise _failure("SANDBOX_IMAGE_UNFIT", f"{spec.image}: it does not say what it has: {said}")
         if unfit := "; ".join(_unfit(facts, inner.workdir)):
             raise _failure("SANDBOX_IMAGE_UNFIT", f"{spec.image}: {unfit}")
-        return facts
+        return facts, routes != b"closed"
 
     async def _give_up(self, name: str) -> None:
         with contextlib.suppress(AttemptFailure):  # how it came to this says more; its label and its deadline remain

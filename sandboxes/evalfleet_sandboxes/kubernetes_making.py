@@ -15,6 +15,8 @@ from evalfleet_sandboxes.kubernetes_starts import Starts
 from evalfleet_sandboxes.kubernetes_status import IMAGE_FINAL, Pod, Stage, Standing
 from evalfleet_sandboxes.kubernetes_watch import PodWatch
 
+#: Of the whole process, so that two providers in it never mean the same Pod.
+_NUMBERS = itertools.count(1)
 #: How many Pods of a process are being deleted at once.
 _DELETES = 16
 _QUOTA_REMEDY = "wait for others to end, or raise the namespace's ResourceQuota"
@@ -49,13 +51,12 @@ class PodMaker:
         self._patience = patience
         self._starts = Starts()
         self._deletes = asyncio.Semaphore(_DELETES)
-        self._numbers = itertools.count(1)
         self._unremoved: set[str] = set()
         self._images: dict[str, AttemptFailure] = {}
 
     def lease(self, owner: str) -> Lease:
         """A lease that no other Pod has."""
-        return Lease.of(self._labels, owner=owner, number=next(self._numbers))
+        return Lease.of(self._labels, owner=owner, number=next(_NUMBERS))
 
     def check(self, spec: SandboxSpec) -> None:
         """Raises AttemptFailure SANDBOX_UNSUPPORTED for what no Pod of ours has."""

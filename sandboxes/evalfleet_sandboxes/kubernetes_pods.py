@@ -138,11 +138,11 @@ def closing_policy() -> Manifest:
     }
 
 
-def notices(spec: SandboxSpec, policy: str | None) -> Iterator[str]:
-    """What of the spec can't be promised. `policy` says why the network policy is not there, None if it is."""
-    if spec.network == "none" and policy is not None:
-        yield f"network: none is not enforced: {policy}"
-    elif spec.network == "none":
+def notices(spec: SandboxSpec, no_policy: str | None, *, routes: bool) -> Iterator[str]:
+    """What of the spec can't be promised. `no_policy` says why there is none, `routes` that a route leads out."""
+    if spec.network == "none" and routes and no_policy is not None:
+        yield f"network: none is not enforced: {no_policy}"
+    elif spec.network == "none" and routes:
         yield f"network: none holds only where the cluster's network plugin enforces {POLICY}, which can't be told"
     if spec.resources.pids is not None:
         yield f"resources.pids: {spec.resources.pids} is not enforced: a node has its own limit for all its Pods"

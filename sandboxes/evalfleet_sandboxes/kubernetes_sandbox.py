@@ -11,6 +11,7 @@ from evalfleet.model.definition import SandboxSpec
 from evalfleet.sandbox_ports import Command, CommandResult
 from evalfleet_sandboxes.blocking import in_thread
 from evalfleet_sandboxes.kubernetes_home import Home, Homes
+from evalfleet_sandboxes.kubernetes_pods import notices
 from evalfleet_sandboxes.remote_commands import RemoteExecution
 from evalfleet_sandboxes.setup_commands import set_up
 
@@ -19,14 +20,17 @@ _LOOKS = 15
 
 
 class KubernetesSandbox:
-    """One attempt's Pod, made by `settle`. `notices` says what of the spec is not enforced, or can't be told."""
+    """One attempt's Pod, made by `settle`. `notices` says what of the spec is not enforced, or can't be told.
+
+    `no_policy` says why the namespace has no policy that closes networks, None where it has.
+    """
 
     def __init__(
         self,
         homes: Homes,
         spec: SandboxSpec,
         owner: str,
-        notices: tuple[str, ...],
+        no_policy: str | None,
         on_closed: Callable[[KubernetesSandbox], None],
     ) -> None:
         self._homes = homes
@@ -35,9 +39,12 @@ class KubernetesSandbox:
         self._on_closed = on_closed
         self._closed = False
         self._moving = asyncio.Lock()
+        self._making: asyncio.Task[None] | None = None
         self._settled: Home | None = None
+        self._left = False
         self._looks = 0
-        self.notices = notices
+        self._no_policy = no_policy
+        self.notices: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -85,10 +92,6 @@ class KubernetesSandbox:
     async def export(self, target: Path) -> None:
         await self._opened().files.export(target)
 
-    async def listen(self) -> int:
-        message = "the network of a Pod can't be entered from here: give the agent an address that Pods reach"
-        raise _failure("SANDBOX_UNREACHABLE", message)
-
     async def reset(self) -> None:
         """Move into a new Pod, made like the first: nothing of the old one is left. Its commands are forgotten."""
         async with self._moving:
@@ -101,10 +104,13 @@ class KubernetesSandbox:
 
     async def close(self) -> None:
         self._closed = True
+        if self._making is not None:
+            self._making.cancel()
         async with self._moving:
-            if self._settled is not None:
+            if self._settled is not None and not self._left:
                 why = _failure("SANDBOX_CLOSED", f"sandbox {self.id} is closed")
                 await self._homes.move_out(self._settled, why)
+            self._left = True
             self._on_closed(self)
 
     async def keep(self) -> None:
@@ -112,6 +118,7 @@ class KubernetesSandbox:
         self._closed = True
         async with self._moving:
             await self._homes.keep(self._home, _failure("SANDBOX_CLOSED", f"sandbox {self.id} is kept"))
+            self._left = True
             self._on_closed(self)
 
     async def settle(self) -> None:
@@ -120,11 +127,23 @@ class KubernetesSandbox:
             await self._move_in()
 
     async def _move_in(self) -> None:
+        self._making = asyncio.create_task(self._made(), name=f"sandbox of {self._owner}")
+        try:
+            await self._making
+        except asyncio.CancelledError:
+            if self._closed:  # by `close`, which is not to wait for a setup command
+                raise _failure("SANDBOX_CLOSED", f"sandbox {self.id} was closed while it was made") from None
+            raise
+        finally:
+            self._making = None
+
+    async def _made(self) -> None:
         files = None if self._spec.files is None else Path(self._spec.files)
         if files is not None and not await in_thread(files.is_dir):
             raise _failure("SANDBOX_FILES_MISSING", f"files: {files} is not a directory")
         home = self._settled = await self._homes.move_in(self._spec, self._owner)
         self._looks = 0
+        self.notices = tuple(notices(self._spec, self._no_policy, routes=home.routes))
         if files is not None:
             try:
                 await home.files.upload(files, ".")

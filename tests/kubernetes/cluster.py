@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from evalfleet.sandbox_ports import SandboxPlace
 from evalfleet_sandboxes import kubernetes, kubernetes_pods
 from evalfleet_sandboxes.kubernetes import KubernetesProvider
 from evalfleet_sandboxes.kubernetes_access import Access, find_source
-from evalfleet_sandboxes.kubernetes_api import Cluster
+from evalfleet_sandboxes.kubernetes_api import Cluster, Refused
 from evalfleet_sandboxes.kubernetes_making import Patience
 from evalfleet_sandboxes.kubernetes_pods import Manifest
 
@@ -41,6 +42,38 @@ async def provider_of(
     finally:
         await provider.close()
         await spawner.close()
+
+
+@asynccontextmanager
+async def suite_provider(state: Path) -> AsyncGenerator[KubernetesProvider]:
+    """A provider in a namespace of this pytest process's own: what it finds is of the test alone."""
+    name = f"suite-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+    async with admin(name) as cluster:
+        await make_namespace(cluster)
+    state.mkdir(parents=True, exist_ok=True)
+    environment = {kubernetes.NAMESPACE: name, **save(closing_template(), state / "pod.yaml")}
+    async with provider_of(state / "scratch", environment) as provider:
+        yield provider
+
+
+async def make_namespace(cluster: Cluster) -> None:
+    """Make the cluster's namespace, should there be none, and wait until Pods may be made in it."""
+    try:
+        await cluster.call("POST", "/api/v1/namespaces", body={"metadata": {"name": cluster.namespace}})
+    except Refused as error:
+        if error.status != 409:
+            raise
+    await until(cluster, "serviceaccounts", lambda account: "secrets" in account)
+
+
+async def until(cluster: Cluster, kind: str, ready: Callable[[Manifest], bool]) -> None:
+    """Wait until the controllers have done their part for a namespace."""
+    for _ in range(100):
+        items = (await cluster.call("GET", cluster.path(kind)))["items"]
+        if items and all(ready(item) for item in items):
+            return
+        await asyncio.sleep(0.2)
+    raise AssertionError(f"no {kind} within 20 s")
 
 
 @asynccontextmanager

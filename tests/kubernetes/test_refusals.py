@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,17 +14,18 @@ from evalfleet.sandbox_ports import Command
 from evalfleet_sandboxes.kubernetes import NAMESPACE, RUNTIME_CLASS, KubernetesProvider
 from evalfleet_sandboxes.kubernetes_api import Cluster
 from evalfleet_sandboxes.kubernetes_making import Patience
-from evalfleet_sandboxes.kubernetes_pods import Manifest
 from tests.kubernetes.cluster import (
     ENVIRONMENT,
     IMAGE,
     NO_TAR_IMAGE,
     admin,
     load,
+    make_namespace,
     pods,
     provider_of,
     save,
     shipped_template,
+    until,
 )
 
 SPEC = SandboxSpec(image=IMAGE)
@@ -35,8 +35,7 @@ SPEC = SandboxSpec(image=IMAGE)
 async def namespace(name: str) -> AsyncGenerator[Cluster]:
     """A namespace of the test's own."""
     async with admin(name) as cluster:
-        await cluster.call("POST", "/api/v1/namespaces", body={"metadata": {"name": name}})
-        await _until(cluster, "serviceaccounts", lambda account: "secrets" in account)
+        await make_namespace(cluster)
         try:
             yield cluster
         finally:
@@ -83,7 +82,7 @@ async def test_a_quota_that_is_used_up_is_told_from_a_missing_right(tmp_path: Pa
     ):
         quota = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
         await cluster.call("POST", cluster.path("resourcequotas"), body=quota)
-        await _until(cluster, "resourcequotas", lambda found: "hard" in found.get("status", {}))
+        await until(cluster, "resourcequotas", lambda found: "hard" in found.get("status", {}))
         assert "quota" in await refused(provider, SPEC, "SANDBOX_QUOTA")
 
 
@@ -204,13 +203,3 @@ async def test_the_network_policy_is_made_once_and_what_it_is_worth_is_said(tmp_
         assert [policy["metadata"]["name"] for policy in policies["items"]] == ["evalfleet-closed"]
         assert first.notices == second.notices
         assert any("network: none" in notice for notice in first.notices)
-
-
-async def _until(cluster: Cluster, kind: str, ready: Callable[[Manifest], bool]) -> None:
-    """Wait until the controllers have done their part for a new namespace."""
-    for _ in range(100):
-        items = (await cluster.call("GET", cluster.path(kind)))["items"]
-        if items and all(ready(item) for item in items):
-            return
-        await asyncio.sleep(0.2)
-    raise AssertionError(f"no {kind} within 20 s")

@@ -132,9 +132,14 @@ def test_the_policy_selects_the_pods_whose_network_is_closed(template: Manifest)
     ],
 )
 def test_what_can_not_be_promised_is_said(spec: SandboxSpec, policy: str | None, about: list[str]) -> None:
-    said = list(notices(spec, policy))
+    said = list(notices(spec, policy, routes=True))
     assert len(said) == len(about)
     assert all(notice.startswith(beginning) for notice, beginning in zip(said, about, strict=True))
+
+
+@pytest.mark.parametrize("policy", [None, "forbidden"])
+def test_a_network_without_routes_needs_no_notice(policy: str | None) -> None:
+    assert list(notices(SandboxSpec(), policy, routes=False)) == []
 
 
 @pytest.mark.parametrize(
