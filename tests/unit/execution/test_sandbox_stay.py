@@ -9,14 +9,21 @@ from typing import Any
 import pytest
 
 from evalfleet.assertions.matchers import equals
+from evalfleet.clock import SystemClock
 from evalfleet.errors import AttemptFailure, FailureKind, StoreError
 from evalfleet.execution.attempt import AttemptControl
+from evalfleet.execution.judging import Judging
 from evalfleet.execution.sandbox_stay import KEPT_SECONDS, SandboxStay
+from evalfleet.grading.judge_client import HttpJudge
 from evalfleet.model.definition import SandboxSpec
+from evalfleet.model.judge import JudgeConfig
 from evalfleet.model.sandbox import KeepSandbox, SandboxEntry, SandboxState, SandboxUse
 from evalfleet.model.turn import Turn
 from evalfleet.model.verdict import Verdict
-from evalfleet.testing.fakes import FakeClock, FakeSandboxes
+from evalfleet.testing.fakes import FakeClock, FakeSandboxes, FixedRandom
+from evalfleet.testing.http_endpoint import Request
+from evalfleet.testing.judge_endpoint import ruling
+from evalfleet.testing.model_endpoint import ModelEndpoint
 
 SPEC = SandboxSpec(image="python:3.12-slim")
 ENTRY = SandboxEntry(
@@ -274,3 +281,39 @@ async def test_a_sandbox_that_went_away_is_told_lost(attempt: Any) -> None:
 
     await attempt(asks, answer, sandbox=(log, SPEC), using={"sandbox_ledger": log})
     assert log.steps[3:] == ["close", "lost"]
+
+
+async def judged(t: Any) -> None:
+    turn = await t.send("Why did it rain?")
+    turn.judge.closed_qa("Is the cause named?").gate(0.5)
+
+
+@pytest.mark.parametrize(
+    ("keep", "verdict", "steps"),
+    [
+        (KeepSandbox.FAILED, "no", ["judge", "kept", "keep"]),
+        (KeepSandbox.FAILED, "yes", ["judge", "close", "gone"]),
+        (KeepSandbox.NONE, "no", ["close", "gone", "judge"]),
+    ],
+)
+async def test_one_that_may_stay_waits_for_the_judge(
+    attempt: Any, keep: KeepSandbox, verdict: str, steps: list[str]
+) -> None:
+    log = Log()
+
+    def rules(request: Request) -> Any:
+        log.steps.append("judge")
+        says: Any = ruling(verdict)
+        return says(request)
+
+    async with ModelEndpoint([rules]) as endpoint:
+        judging = Judging(SystemClock(), HttpJudge(SystemClock(), FixedRandom()), None)
+        await attempt(
+            judged,
+            sandbox=(log, SPEC),
+            using={"sandbox_ledger": log, "judging": judging},
+            keep_sandbox=keep,
+            judge=JudgeConfig(model="judge-m", base_url=endpoint.base_url, api_key_env=None),
+        )
+        await judging.close()
+    assert log.steps[3:] == steps
