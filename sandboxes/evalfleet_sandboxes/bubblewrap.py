@@ -19,6 +19,7 @@ from evalfleet.sandbox_ports import Command, FoundSandbox, SandboxPlace
 from evalfleet_sandboxes.blocking import in_thread
 from evalfleet_sandboxes.bubblewrap_rights import find_bwrap, remedy, rights
 from evalfleet_sandboxes.bubblewrap_sandbox import BubblewrapSandbox, Machine, cgroup_name
+from evalfleet_sandboxes.bubblewrap_shell import shell_argv
 from evalfleet_sandboxes.bubblewrap_view import view_of_this_machine
 from evalfleet_sandboxes.cgroups import hierarchies
 from evalfleet_sandboxes.lease import Lease, found_leases, reap_lease
@@ -85,6 +86,13 @@ class BubblewrapProvider:
         if await in_thread(reap_lease, state, sandbox.id):
             groups = await in_thread(hierarchies)
             await in_thread(groups.remove, cgroup_name(state / sandbox.id))
+
+    async def enter_argv(self, sandbox: FoundSandbox) -> tuple[str, ...]:
+        """See `Enterable.enter_argv`."""
+        machine = await self._look()
+        root = self._place.state / sandbox.id
+        terminal = self._place.environment.get("TERM", "dumb")
+        return shell_argv(machine.bwrap, root, machine.view, machine.rights, terminal)
 
     async def _look(self) -> Machine:
         """Look at the machine once. Raises ConfigurationError saying what is missing."""

@@ -157,13 +157,28 @@ class BubblewrapSandbox:
 
     async def close(self) -> None:
         self._closed = True
+        await self._leave(self._lease.release)
+
+    async def keep(self) -> None:
+        """See `Keepable.keep`: what lay in memory comes to lie on this machine."""
+        if self._in_memory and self._lost is None:
+            await in_thread(self._bring_out)
+        self._closed = True
+        await self._leave(self._lease.keep)
+
+    async def _leave(self, lease: Callable[[], None]) -> None:
         async with self._ending:
             try:
                 await self._end_everything()
             except (InfrastructureError, OSError) as error:
                 raise _failure("SANDBOX_CLEANUP_FAILED", str(error)) from error
-            await in_thread(self._lease.release)
+            await in_thread(lease)
             self._on_closed(self)
+
+    def _bring_out(self) -> None:
+        for name in ("room", "work"):
+            os.mkdir(self._lease.root / name, 0o755)
+        self._files.export(self._lease.root / "work")
 
     async def prepare(self) -> None:
         """Take the lease and move in. Raises AttemptFailure."""

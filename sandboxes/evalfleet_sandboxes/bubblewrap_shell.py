@@ -1,0 +1,39 @@
+"""A person's shell in the directories of a bubblewrap sandbox, in namespaces of its own, whether it lives or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from evalfleet.model.definition import SandboxSpec
+from evalfleet_sandboxes.bubblewrap_rights import Rights
+from evalfleet_sandboxes.bubblewrap_view import ENVIRONMENT, WORKDIR, View, room_arguments
+from evalfleet_sandboxes.host_commands import shell
+
+
+def shell_argv(bwrap: str, root: Path, view: View, rights: Rights, terminal: str) -> tuple[str, ...]:
+    """The command that opens it on the caller's terminal, as the user whose files these are. It has no network.
+
+    `root` is the lease's directory, `terminal` the value of TERM.
+    """
+    return (bwrap, *_arguments(root, view, rights, terminal), "--", *_as_its_user(rights), shell())
+
+
+def _arguments(root: Path, view: View, rights: Rights, terminal: str) -> Iterator[str]:
+    yield from rights.arguments(rights.user(None))
+    yield from view.arguments(SandboxSpec(), root / "etc", root.parent)
+    yield from room_arguments(root, None)
+    for name, value in {**ENVIRONMENT, "TERM": terminal}.items():
+        yield from ("--setenv", name, value)
+    yield from ("--chdir", WORKDIR)
+    if rights.root:
+        yield from ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP")
+
+
+def _as_its_user(rights: Rights) -> tuple[str, ...]:
+    """What root becomes before the shell, with no right left; others are that user already."""
+    if not rights.root:
+        return ()
+    user = rights.user(None)
+    who = (f"--reuid={user.uid}", f"--regid={user.gid}", "--clear-groups")
+    return ("setpriv", *who, "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
