@@ -45,6 +45,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 _prctl = ctypes.CDLL(None).prctl if _LINUX else None
 #: How long the rest of a tree may take to die by itself before it is looked for.
 _DEATH_MILLISECONDS = 10
+#: How long a supervisor may take to end its tree and itself before it is killed, and its tree by the launcher.
+_SUPERVISOR_MILLISECONDS = 3000
 #: A handler, not SIG_IGN, which commands would inherit: they may signal their parent, and it shrugs.
 _SHRUGGED_OFF = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 #: Python ignores these; commands must find them as they expect them.
@@ -89,7 +91,8 @@ class Launcher:
                 if not message:
                     break
                 self._fork(sockets[0])
-        _end_children()  # the supervisors, and then what they leave to us
+        # The supervisors end by themselves; killed, one inside a sandbox would leave its tree to that.
+        _end_children(self._woken, _SUPERVISOR_MILLISECONDS)
 
     def _fork(self, control: int) -> None:
         try:
@@ -323,13 +326,14 @@ def _collect_dead() -> tuple[list[tuple[int, int]], bool]:
         dead.append((pid, status))
 
 
-def _end_children(woken: int | None = None) -> None:
+def _end_children(woken: int | None = None, patience: int = _DEATH_MILLISECONDS) -> None:
     """Kill until nothing is left. Each death hands the dead one's own children to us.
 
-    With `woken` enough has been killed for the rest to die by itself, as a rule: looking for it comes dear.
+    With `woken` the rest dies by itself, as a rule: it is looked for, which comes dear, when nothing died for so
+    many milliseconds.
     """
     while _collect_dead()[1]:
-        if woken is None or not _poll(woken).poll(_DEATH_MILLISECONDS):
+        if woken is None or not _poll(woken).poll(patience):
             _kill_children()
             os.waitpid(-1, 0)
         else:

@@ -93,7 +93,7 @@ def test_a_killed_worker_takes_its_commands_along(script: str, forks: str) -> No
     assert worker.stdout is not None
     try:
         assert worker.stdout.readline() == b"ready\n"
-        assert alive(seconds) == script.count("sleep")
+        assert wait_for(lambda: alive(seconds) == script.count("sleep"))
         helpers = [pid for pid in pids() if launched_by(pid) == worker.pid]
         assert len(helpers) == 2  # the launcher and one supervisor
         worker.kill()
