@@ -27,7 +27,7 @@ def _arguments(root: Path, view: View, rights: Rights, terminal: str) -> Iterato
         yield from ("--setenv", name, value)
     yield from ("--chdir", WORKDIR)
     if rights.root:
-        yield from ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP")
+        yield from ("--cap-add", "cap_setuid", "--cap-add", "cap_setgid", "--cap-add", "cap_setpcap")
 
 
 def _as_its_user(rights: Rights) -> tuple[str, ...]:
