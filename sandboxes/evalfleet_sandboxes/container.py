@@ -203,7 +203,6 @@ class ContainerProvider:
             raise _failure("SANDBOX_UNSUPPORTED", f"the container sandbox has {'; '.join(refused)}")
         engine = await self._chosen()
         reference, image = await self._images.image(engine, spec)
-        await in_thread(self._place.state.mkdir, parents=True, exist_ok=True)
         said = image.config or ImageConfig()
         workdir = said.workdir if said.workdir.strip("/") else WORKDIR
         user = spec.user or said.user or None
@@ -258,7 +257,8 @@ class ContainerProvider:
     async def _chosen(self) -> Engine:
         async with self._choosing:
             if self._engine is None:
-                self._engine = await choose_engine(self._place.spawner, self._place.environment)
+                place = self._place
+                self._engine = await choose_engine(place.spawner, place.environment, place.state / "engine")
             return self._engine
 
 

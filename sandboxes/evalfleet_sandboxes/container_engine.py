@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from evalfleet.errors import AttemptFailure, ConfigurationError, FailureKind, InfrastructureError
 from evalfleet.sandbox_ports import Command, CommandResult, Spawner
+from evalfleet_sandboxes.blocking import in_thread
 
 #: The variable that names the engine's program.
 CHOICE = "EVALFLEET_CONTAINER_ENGINE"
@@ -89,12 +90,16 @@ DIALECTS = {
 
 
 class Engine:
-    """Calls an engine's client. Its environment is all that the client sees of ours."""
+    """Calls an engine's client. Its environment is all that the client sees of ours.
 
-    def __init__(self, program: str, spawner: Spawner, environment: Mapping[str, str]) -> None:
+    It works in `folder`: podman's monitors leave a file where they stand when memory runs out.
+    """
+
+    def __init__(self, program: str, spawner: Spawner, environment: Mapping[str, str], folder: Path) -> None:
         self.program = program
         self.spawner = spawner
         self._environment = environment
+        self._folder = folder
         self._leaving: dict[str, asyncio.Future[None]] = {}
         self._removing: asyncio.Task[None] | None = None
         #: Whether its storage may limit a container's disk: until it refused that.
@@ -117,8 +122,8 @@ class Engine:
         """
         argv = (self.program, *args)
         if into is not None:
-            argv = ("sh", "-c", 'exec "$@" >"$0"', str(into), *argv)
-        command = Command(argv=argv, stdin=stdin, timeout=timeout, output_limit=limit)
+            argv = ("sh", "-c", 'exec "$@" >"$0"', str(into.absolute()), *argv)
+        command = Command(argv=argv, cwd=str(self._folder), stdin=stdin, timeout=timeout, output_limit=limit)
         try:
             return await self.spawner.run(command, base_env=self._environment, group=group)
         except InfrastructureError as error:
@@ -193,15 +198,16 @@ class Engine:
         return f"{self.program} said: {said}"
 
 
-async def choose_engine(spawner: Spawner, environment: Mapping[str, str]) -> Engine:
+async def choose_engine(spawner: Spawner, environment: Mapping[str, str], folder: Path) -> Engine:
     """The engine that the environment names, else the first of docker and podman that answers.
 
-    Raises ConfigurationError.
+    Its client works in `folder`, which is made. Raises ConfigurationError.
     """
+    await in_thread(folder.mkdir, parents=True, exist_ok=True)
     named = environment.get(CHOICE)
     faults: list[str] = []
     for program in (named,) if named else tuple(DIALECTS):
-        engine = Engine(program, spawner, environment)
+        engine = Engine(program, spawner, environment, folder)
         try:
             result = await engine.call("ps", "--quiet", timeout=_CHECK_SECONDS)
         except AttemptFailure as failure:

@@ -107,7 +107,7 @@ def test_a_process_is_told_from_a_later_one_of_its_id(tmp_path: Path, start: str
 
 async def test_without_an_engine_one_line_says_what_to_do(tmp_path: Path, spawner: SystemSpawner) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        await choose_engine(spawner, {"PATH": str(tmp_path)})
+        await choose_engine(spawner, {"PATH": str(tmp_path)}, tmp_path / "engine")
     assert str(caught.value) == (
         "no container engine answers (docker can't be run; podman can't be run): "
         "install and start one of them, or name another by EVALFLEET_CONTAINER_ENGINE"
@@ -119,7 +119,7 @@ async def test_an_engine_that_does_not_answer_is_quoted(tmp_path: Path, spawner:
     program.write_text("#!/bin/sh\necho first >&2; echo the daemon is down >&2; exit 1\n")
     program.chmod(0o755)
     with pytest.raises(ConfigurationError, match=r"mine said: the daemon is down\)") as caught:
-        await choose_engine(spawner, {"PATH": "/usr/bin:/bin", "EVALFLEET_CONTAINER_ENGINE": str(program)})
+        await choose_engine(spawner, {"PATH": "/usr/bin:/bin", "EVALFLEET_CONTAINER_ENGINE": str(program)}, tmp_path)
     assert "\n" not in str(caught.value)
 
 
