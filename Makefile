@@ -42,7 +42,7 @@ drill: setup ## kill processes of real runs and print what came of it, a line ea
 	$(PY) -m tests.acceptance.kill.drill
 
 test-k8s: setup ## the sandbox `kubernetes`, on a one-node cluster that is started here (tests/kubernetes)
-	tests/kubernetes/cluster.sh run $(PYTEST) tests/kubernetes
+	tests/kubernetes/cluster.sh run $(PYTEST) --timeout 300 tests/kubernetes
 
 test-all: test test-engines soak ## every test there is
 

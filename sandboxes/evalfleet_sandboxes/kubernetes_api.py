@@ -17,7 +17,7 @@ from evalfleet_sandboxes.kubernetes_access import Access
 Json = dict[str, Any]
 _Connecting = AbstractAsyncContextManager[aiohttp.ClientWebSocketResponse]
 
-#: Seconds before each further try of a request: what a server says itself takes precedence.
+#: What a server says itself takes precedence.
 _BACKOFF = (0.2, 0.5, 1.0, 2.0, 4.0)
 _LONGEST_BACKOFF = 30.0
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
@@ -80,10 +80,11 @@ class _Status(BaseModel):
 
 
 class Cluster:
-    """One namespace of a cluster, through its API server."""
+    """One namespace of a cluster, through its API server. `backoff` is in seconds, before each further try."""
 
-    def __init__(self, access: Access, namespace: str) -> None:
+    def __init__(self, access: Access, namespace: str, backoff: tuple[float, ...] = _BACKOFF) -> None:
         self._access = access
+        self._backoff = backoff
         self._beginning = asyncio.Semaphore(_BEGINNING)
         self.namespace = namespace
 
@@ -101,7 +102,7 @@ class Cluster:
     ) -> Json:
         """One request to its end. Raises Refused, or Unreachable; both after what may pass was tried again."""
         renewed = False
-        for wait in (*_BACKOFF, None):
+        for wait in (*self._backoff, None):
             try:
                 return await self._request(method, path, query, body)
             except Refused as error:

@@ -74,21 +74,17 @@ root_file_systems() { # built once, from the distribution's packages
 
 start_docker() {
     # The kubelet asks for a negative OOM score, which takes a privilege that a container of a CI service lacks.
-    cat >"$STATE/runc" <<'PYTHON'
-#!/usr/bin/python3 -S
-import json, os, shutil, sys
-arguments = sys.argv[1:]
-if {"create", "run"} & set(arguments):
-    bundle = arguments[arguments.index("--bundle") + 1] if "--bundle" in arguments else os.getcwd()
-    with open(os.path.join(bundle, "config.json"), "r+") as file:
-        config = json.load(file)
-        if config["process"].get("oomScoreAdj", 0) < 0:
-            config["process"]["oomScoreAdj"] = 0
-            file.seek(0)
-            json.dump(config, file)
-            file.truncate()
-os.execv(shutil.which("runc", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"), ["runc", *arguments])
-PYTHON
+    cat >"$STATE/runc" <<'SHELL'
+#!/bin/sh
+bundle=$PWD making=
+for argument; do
+    [ "$last" != --bundle ] || bundle=$argument
+    case $argument in create | run) making=yes ;; esac
+    last=$argument
+done
+[ -z "$making" ] || sed -i 's/"oomScoreAdj":-[0-9]*/"oomScoreAdj":0/' "$bundle/config.json"
+exec runc "$@"
+SHELL
     chmod +x "$STATE/runc"
     ip link show "$BRIDGE" >/dev/null 2>&1 || ip link add "$BRIDGE" type bridge
     ip address replace 172.31.199.1/24 dev "$BRIDGE"
