@@ -27,7 +27,8 @@ def _arguments(root: Path, view: View, rights: Rights, terminal: str) -> Iterato
         yield from ("--setenv", name, value)
     yield from ("--chdir", WORKDIR)
     if rights.root:
-        yield from ("--cap-add", "cap_setuid", "--cap-add", "cap_setgid", "--cap-add", "cap_setpcap")
+        for right in ("cap_setuid", "cap_setgid", "cap_setpcap"):
+            yield from ("--cap-add", right.upper())
 
 
 def _as_its_user(rights: Rights) -> tuple[str, ...]:
