@@ -17,10 +17,11 @@ from evalfleet.errors import AttemptFailure, ConfigurationError, FailureKind
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.sandbox_ports import Command, FoundSandbox, SandboxPlace
 from evalfleet_sandboxes.blocking import in_thread
+from evalfleet_sandboxes.bubblewrap_etc import EtcFolders
 from evalfleet_sandboxes.bubblewrap_rights import find_bwrap, remedy, rights
 from evalfleet_sandboxes.bubblewrap_sandbox import BubblewrapSandbox, Machine, cgroup_name
 from evalfleet_sandboxes.bubblewrap_shell import shell_argv
-from evalfleet_sandboxes.bubblewrap_view import view_of_this_machine
+from evalfleet_sandboxes.bubblewrap_view import HOME, view_of_this_machine
 from evalfleet_sandboxes.cgroups import hierarchies
 from evalfleet_sandboxes.lease import Lease, found_leases, reap_lease
 
@@ -74,6 +75,8 @@ class BubblewrapProvider:
 
     async def close(self) -> None:
         outcomes = await asyncio.gather(*[sandbox.close() for sandbox in self._open], return_exceptions=True)
+        if self._machine is not None:
+            await in_thread(self._machine.etc.close)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome  # the first, after all had their turn
@@ -103,6 +106,7 @@ class BubblewrapProvider:
                     rights=await in_thread(rights),
                     bwrap=await in_thread(find_bwrap, self._place.environment),
                     view=await in_thread(view_of_this_machine),
+                    etc=EtcFolders(self._place.state, HOME),
                     hierarchies=await in_thread(hierarchies),
                 )
             return self._machine

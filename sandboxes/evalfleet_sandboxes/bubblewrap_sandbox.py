@@ -17,9 +17,10 @@ from evalfleet.model.definition import SandboxSpec
 from evalfleet.sandbox_ports import Command, CommandResult, Inside, Spawner
 from evalfleet_sandboxes.anchored import Owner
 from evalfleet_sandboxes.blocking import in_thread
+from evalfleet_sandboxes.bubblewrap_etc import EtcFolders
 from evalfleet_sandboxes.bubblewrap_holder import Holder
 from evalfleet_sandboxes.bubblewrap_rights import Rights
-from evalfleet_sandboxes.bubblewrap_view import ENVIRONMENT, ROOM, WORKDIR, View, etc_files, room_arguments
+from evalfleet_sandboxes.bubblewrap_view import ENVIRONMENT, ROOM, WORKDIR, View, room_arguments
 from evalfleet_sandboxes.cgroups import Cgroup, Hierarchies
 from evalfleet_sandboxes.detached import FileExecution, Outputs, redirected
 from evalfleet_sandboxes.folder import Folder
@@ -28,6 +29,9 @@ from evalfleet_sandboxes.lease import Lease
 from evalfleet_sandboxes.listening import listen_in_network_of
 from evalfleet_sandboxes.removing import remove
 from evalfleet_sandboxes.setup_commands import set_up
+
+#: In the sandbox's directory: what is /etc inside.
+_ETC = "etc"
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,6 +45,7 @@ class Machine:
     bwrap: str
     rights: Rights
     view: View
+    etc: EtcFolders
     hierarchies: Hierarchies
 
 
@@ -161,8 +166,7 @@ class BubblewrapSandbox:
 
     async def keep(self) -> None:
         """See `Keepable.keep`: what lay in memory comes to lie on this machine."""
-        if self._in_memory and self._lost is None:
-            await in_thread(self._bring_out)
+        await in_thread(self._bring_out)
         self._closed = True
         await self._leave(self._lease.keep)
 
@@ -176,9 +180,14 @@ class BubblewrapSandbox:
             self._on_closed(self)
 
     def _bring_out(self) -> None:
-        for name in ("room", "work"):
-            os.mkdir(self._lease.root / name, 0o755)
-        self._files.export(self._lease.root / "work")
+        """Leave nothing that goes with the namespaces or with this process."""
+        root = self._lease.root
+        if self._in_memory and self._lost is None:
+            for name in ("room", "work"):
+                os.mkdir(root / name, 0o755)
+            self._files.export(root / "work")
+        (root / _ETC).unlink(missing_ok=True)
+        self._machine.etc.leave(root / _ETC, self._user, network=False)
 
     async def prepare(self) -> None:
         """Take the lease and move in. Raises AttemptFailure."""
@@ -195,18 +204,16 @@ class BubblewrapSandbox:
     def _lay_out(self) -> list[str]:
         """Make what has to be there before the namespaces, and say how they are made."""
         root, spec, machine = self._lease.root, self._spec, self._machine
-        etc = root / "etc"
-        for name in ("etc",) if self._in_memory else ("etc", "room", "work"):
-            (root / name).mkdir(0o755)
-        for name, text in etc_files(self._user, network=spec.network == "open").items():
-            (etc / name).write_text(text, encoding="ascii")
-            (etc / name).chmod(0o644)
+        for name in () if self._in_memory else ("room", "work"):
+            (root / name).mkdir()
+        (root / _ETC).symlink_to(machine.etc.of(self._user, network=spec.network == "open"))
         self._cgroup, refused = machine.hierarchies.make(cgroup_name(root), spec.resources)
         self.notices = tuple(_not_enforced(spec, name) for name in refused)
         return [
             *machine.rights.arguments(self._user),
-            *machine.view.arguments(spec, etc, root.parent),
+            *machine.view.arguments(spec, root / _ETC, root.parent),
             *room_arguments(root, spec.resources.disk),
+            *machine.rights.seals(),
         ]
 
     def _furnish(self) -> None:

@@ -225,8 +225,22 @@ async def test_a_bwrap_that_makes_nothing_is_told_of_with_its_own_words(tmp_path
     text = str(caught.value)
     assert text.startswith("sandbox backend bubblewrap does not work here: bubblewrap: setting up uid map: Perm")
     assert "\n" not in text
-    assert list((tmp_path / "state").iterdir()) == []
+    await provider.close()
     await spawner.close()
+    assert list((tmp_path / "state").iterdir()) == []
+
+
+async def test_what_is_etc_inside_is_made_once_and_goes_with_its_process(
+    bubblewrap: BubblewrapProvider, tmp_path: Path
+) -> None:
+    sandboxes = [await bubblewrap.create(SandboxSpec(), f"owner-{number}") for number in range(2)]
+    assert len({await shell(sandbox, "stat -c %i /etc/passwd") for sandbox in sandboxes}) == 1
+    place = tmp_path / "state" / ".etc"
+    dead = place / "1-1"
+    dead.mkdir()
+    dead.with_suffix(".lock").write_text("1")
+    await bubblewrap.close()
+    assert not place.exists()
 
 
 WORKER = """
