@@ -49,7 +49,7 @@ class BoxPlan:
             yield from ("--label", label)
         yield from ("--pull", "never", "--user", "0:0", "--env", f"{MARK}={KEEPER}")
         yield from ("--cap-drop", "ALL", "--security-opt", "no-new-privileges")
-        if self.spec.network == "none":
+        if self.spec.network != "open":  # single hosts are let through by the gateway alone
             yield from ("--network", "none")
         limits = self.spec.resources
         yield from ("--pids-limit", str(-1 if limits.pids is None else limits.pids))

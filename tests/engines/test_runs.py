@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socketserver
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,10 +34,32 @@ from evalfleet import *
 async def body(t, row):
     await t.send("sleep {seconds}")
 """
+ASK = r"""
+way=${https_proxy#http://}
+exec 3<>"/dev/tcp/$(echo "${way#*@}" | tr : /)"
+key=$(printf %s "${way%@*}" | base64 -w 0)
+printf 'CONNECT %s HTTP/1.1\r\nHost: %s\r\nProxy-Authorization: Basic %s\r\n\r\n' "$1" "$1" "$key" >&3
+cat <&3
+"""
+ASKS = """
+from evalfleet import *
+
+@define_eval(description="Asks two hosts, one of them allowed.", sandbox=SandboxSpec(files="asking"))
+async def body(t):
+    told = await t.send("bash ask 127.0.0.1:{allowed}")
+    t.check(told.reply, includes("told in confidence"))
+    refused = await t.send("bash ask 127.0.0.1:{other}")
+    t.check(refused.reply, includes(" 403 "))
+"""
 PATIENCE = 120.0
 
 
-def project(folder: Path, body: str, **sandbox: str) -> Path:
+class Tells(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        self.request.sendall(b"told in confidence\n")
+
+
+def project(folder: Path, body: str, **sandbox: Any) -> Path:
     (folder / "evals").mkdir(parents=True)
     (folder / "evals" / "one.eval.py").write_text(body)
     (folder / "evals" / "rows.jsonl").write_text("{}\n" * 3)
@@ -64,6 +89,20 @@ def test_an_agent_works_in_a_container_of_a_built_image(engine: str, tmp_path: P
     ended = orchestrate("submit", "experiment.yaml", "--inline", cwd=folder)
     assert ended.code == 0, ended.out + ended.err
     assert ours(engine) == []
+
+
+def test_single_hosts_are_let_through(engine: str, tmp_path: Path, database: str) -> None:
+    with socketserver.TCPServer(("127.0.0.1", 0), Tells) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.server_address[1]
+        body = ASKS.format(allowed=port, other=port + 1)
+        folder = project(tmp_path / "project", body, image=IMAGE, network=[f"127.0.0.1:{port}"])
+        (folder / "evals" / "asking").mkdir()
+        (folder / "evals" / "asking" / "ask").write_text(ASK)
+        orchestrate = Orchestrate(tmp_path, database, environment_of(engine))
+        ended = orchestrate("submit", "experiment.yaml", "--inline", cwd=folder)
+        server.shutdown()
+    assert ended.code == 0, ended.out + ended.err
 
 
 def test_containers_of_a_killed_run_are_listed_and_reaped(engine: str, tmp_path: Path, database: str) -> None:

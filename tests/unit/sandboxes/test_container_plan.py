@@ -47,6 +47,10 @@ def test_a_container_gets_no_rights_and_no_network() -> None:
     } <= pairs(told(SandboxSpec()))
 
 
+def test_a_list_of_hosts_closes_the_network_but_for_the_gateway() -> None:
+    assert ("--network", "none") in pairs(told(SandboxSpec(network=("example.org",))))
+
+
 def test_limits_are_told_and_memory_includes_swap() -> None:
     spec = SandboxSpec(network="open", resources=Resources(cpus=0.5, memory=1 << 30, pids=64))
     arguments = told(spec)
