@@ -70,6 +70,8 @@ kept() {
   if [ "$2" -le "$limit" ]; then head -c "$2" "$1"
   else head -c $((limit - limit / 2)) "$1"; tail -c +$(($2 - limit / 2 + 1)) "$1" | head -c $((limit / 2)); fi
 }
+# a command whose exec is still on its way finds its folder taken and does not run
+claim() { mkdir "$folder" 2>/dev/null && : >"$folder/claimed"; }
 stop() { echo "evalfleet $1 0 0 - 0"; exit; }
 report() {
   out=0 err=0
@@ -143,7 +145,8 @@ _AGAIN = (
     + r"""
 state=$1 mark=$2 limit=$3 looks=$4
 folder=$state/$mark
-[ -d "$folder" ] || stop never
+claim
+[ ! -e "$folder/claimed" ] || stop never
 nap() { sleep 0.1 2>/dev/null || sleep 1; }
 running() {
   for process in /proc/[0-9]*; do
@@ -224,6 +227,7 @@ kept_here=
 while IFS= read -r part || [ -n "$part" ]; do
   case $part in *"$state"*) kept_here=yes ;; esac
 done 2>/dev/null </proc/1/cmdline
+claim
 tries=0 how=alive
 # never among processes that are not a sandbox's own
 while [ -n "$kept_here" ] && [ $tries -lt 200 ]; do

@@ -93,6 +93,14 @@ async def test_an_ended_command_is_reported_again(inner: Inner) -> None:
     assert (await reported(inner.again(mark_of(2), limit=LIMIT))).how == "never"
 
 
+@pytest.mark.parametrize("asked", ["again", "end"])
+async def test_a_command_that_was_given_up_before_it_began_never_runs(inner: Inner, asked: str) -> None:
+    await reported(inner.again(mark_of(1), limit=LIMIT) if asked == "again" else inner.end(mark_of(1), limit=LIMIT))
+    assert (await command(inner, "touch", "ran")).how == "broken"
+    assert not (Path(inner.workdir) / "ran").exists()
+    assert (await reported(inner.again(mark_of(1), limit=LIMIT))).how == "never"
+
+
 async def test_what_is_done_with_is_forgotten(inner: Inner) -> None:
     await command(inner, "true")
     await reported(inner.run(mark_of(2), ("true",), "/", limit=LIMIT, stdin=False, done=(mark_of(1),)))
