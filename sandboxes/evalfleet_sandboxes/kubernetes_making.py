@@ -19,6 +19,8 @@ from evalfleet_sandboxes.kubernetes_watch import PodWatch
 _NUMBERS = itertools.count(1)
 #: How many Pods of a process are being deleted at once.
 _DELETES = 16
+#: Failures to start of which there are fewer when fewer start at once.
+_PUSHES = frozenset({"SANDBOX_QUOTA", "SANDBOX_UNSCHEDULABLE", "SANDBOX_FAILED", "SANDBOX_LOST"})
 _QUOTA_REMEDY = "wait for others to end, or raise the namespace's ResourceQuota"
 
 
@@ -67,13 +69,15 @@ class PodMaker:
         manifest = pod(self._template, lease, spec, command, self._runtime)
         if (known := self._images.get(spec.image or "")) is not None:
             raise AttemptFailure(known.kind, known.code, str(known))
-        async with self._starts.one():
+        async with self._starts.one() as push_back:
             await self._clear(lease)
             self._watch.expect(lease.name)
             try:
                 await self._post(lease, manifest)
                 await self._wait(lease.name, spec.image or "")
-            except BaseException:
+            except BaseException as error:
+                if isinstance(error, AttemptFailure) and error.code in _PUSHES:
+                    push_back()
                 await asyncio.shield(self._give_up(lease))
                 raise
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 FIRST, MOST = 8, 64
@@ -26,23 +26,16 @@ class Starts:
         return self._window
 
     @asynccontextmanager
-    async def one(self) -> AsyncGenerator[None]:
-        """A place in the window, from the creation of a Pod until it runs; an exception in it is a push back."""
+    async def one(self) -> AsyncGenerator[Callable[[], None]]:
+        """A place in the window, from the creation of a Pod until it runs; what it gives is called at a push back."""
         async with self._room:
             await self._room.wait_for(lambda: self._running < self._window)
             self._running += 1
-            pushes = self._pushes
-        slow = asyncio.get_running_loop().call_later(SLOW_SECONDS, self._push, pushes)
-        full = self._running >= self._window
+        seen, full = self._pushes, self._running >= self._window
+        slow = asyncio.get_running_loop().call_later(SLOW_SECONDS, self._push, seen)
         try:
-            yield
-        except asyncio.CancelledError:
-            raise
-        except BaseException:
-            self._push(pushes)
-            raise
-        else:
-            if full and pushes == self._pushes:
+            yield lambda: self._push(seen)
+            if full and seen == self._pushes:
                 self._window = min(self._most, self._window + 1)
         finally:
             slow.cancel()

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 
 import aiohttp
-from pydantic import ValidationError
 
+from evalfleet.errors import ConfigurationError
 from evalfleet_sandboxes.kubernetes_api import Cluster, Json, Refused, Unreachable, pause
 from evalfleet_sandboxes.kubernetes_pods import selector
 from evalfleet_sandboxes.kubernetes_status import GONE, Pod, Stage, Standing, standing
@@ -15,6 +15,8 @@ from evalfleet_sandboxes.kubernetes_status import GONE, Pod, Stage, Standing, st
 _BETWEEN_WATCHES = 0.5
 #: The server no longer has what came after the version that was asked for.
 _EXPIRED = 410
+#: What a watch survives: a server that is away, or says what can't be read.
+_PASSING = (Refused, Unreachable, ConfigurationError, aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError)
 _UNREPORTED = Standing(Stage.WAITING, "the cluster has not reported it yet")
 
 
@@ -61,9 +63,7 @@ class PodWatch:
 
     async def _follow(self) -> None:
         while True:
-            with contextlib.suppress(
-                Refused, Unreachable, aiohttp.ClientError, TimeoutError, OSError, ValueError, ValidationError
-            ):
+            with contextlib.suppress(*_PASSING):
                 version = await self._list()
                 while True:
                     version = await self._watch(version)

@@ -15,12 +15,13 @@ async def go(starts: Starts, count: int, *, fail: bool = False) -> int:
 
     async def one() -> None:
         nonlocal running, most
-        async with starts.one():
+        async with starts.one() as push_back:
             running += 1
             most = max(most, running)
             await asyncio.sleep(0)
             running -= 1
             if fail:
+                push_back()
                 raise RuntimeError("no room")
 
     await asyncio.gather(*(one() for _ in range(count)), return_exceptions=True)
@@ -50,6 +51,14 @@ async def test_it_halves_once_for_all_that_fail_together_and_never_closes() -> N
     for _ in range(5):
         await go(starts, 1, fail=True)
     assert starts.window == 1
+
+
+async def test_a_failure_that_is_no_push_back_changes_nothing() -> None:
+    starts = Starts(first=4, most=8)
+    with pytest.raises(RuntimeError):
+        async with starts.one():
+            raise RuntimeError("no such image")
+    assert starts.window == 4
 
 
 async def test_giving_up_a_start_is_no_push_back_and_frees_its_place() -> None:
