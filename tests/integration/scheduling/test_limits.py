@@ -20,7 +20,7 @@ import os
 import time
 from pathlib import Path
 
-from evalfleet import COMPLETE_COVERAGE, Turn, agent
+from evalfleet import COMPLETE_COVERAGE, Turn, agent, sandbox_agent
 from evalfleet.errors import Acceptance, FailureKind, SendFailure
 
 LOG = os.open(Path(__file__).with_name("log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -31,8 +31,7 @@ def note(what, arm, name):
     os.write(LOG, f"{time.monotonic():.6f} {what} {arm} {name}\\n".encode())
 
 
-@agent(coverage=COMPLETE_COVERAGE)
-async def told(turn, ctx):
+async def act(turn, ctx):
     name, seconds, kind, failures = turn.text.split()
     SENDS[name] = SENDS.get(name, 0) + 1
     note("+", ctx.arm, name)
@@ -45,6 +44,10 @@ async def told(turn, ctx):
     finally:
         note("-", ctx.arm, name)
     return Turn(reply=name)
+
+
+told = agent(coverage=COMPLETE_COVERAGE)(act)
+boxed = sandbox_agent(coverage=COMPLETE_COVERAGE)(act)
 """
 
 EVAL = """
@@ -86,8 +89,9 @@ class Project:
         plain = {"seconds": 0.0, "kind": "provider", "failures": 0}
         rows = [json.dumps(plain | {"name": f"c{number:02}"} | dict(case)) for number, case in enumerate(cases)]
         (self._folder / "evals" / "rows.jsonl").write_text("\n".join(rows) + "\n")
-        entry = {"adapter": "python", "entry": f"{self._agent}:told"}
-        document = {"schema_version": 1, "name": "limits", "arms": dict.fromkeys(arms, entry), **experiment}
+        entries = {arm: f"{self._agent}:{'boxed' if arm == 'boxed' else 'told'}" for arm in arms}
+        described = {arm: {"adapter": "python", "entry": entry} for arm, entry in entries.items()}
+        document = {"schema_version": 1, "name": "limits", "arms": described, **experiment}
         path = self._folder / "experiment.yaml"
         path.write_text(json.dumps(document))
         return await evalfleet.run(path)
@@ -121,6 +125,18 @@ async def test_no_more_run_at_a_time_than_the_run_and_each_arm_allow(project: Pr
     marks = project.marks()
     assert most_at_once(marks) == 6
     assert most_at_once([mark for mark in marks if mark.arm == "narrow"]) == 2
+
+
+async def test_sandboxes_keep_to_limits_of_their_own(project: Project) -> None:
+    """At most two at once, and no more than ten a second; the other arm waits for neither."""
+    cases = [{"seconds": 0.3} for _ in range(15)]
+    limits = {"concurrency": 16, "sandboxes": 2, "sandbox_starts_per_second": 10.0}
+    sandbox = {"backend": "local"}
+    with await project.run(cases, arms=("boxed", "bare"), limits=limits, sandbox=sandbox) as run:
+        assert (run.status, len(list(run.cases("passed")))) == (RunStatus.COMPLETED, 30)
+    boxed, bare = ([mark for mark in project.marks() if mark.arm == arm] for arm in ("boxed", "bare"))
+    assert most_at_once(boxed) == 2 and most_at_once(bare) >= 8
+    assert max(mark.at for mark in bare) < max(mark.at for mark in boxed)
 
 
 async def test_a_retry_waits_without_a_lane(project: Project) -> None:

@@ -112,6 +112,20 @@ async def test_what_the_eval_loads_from_its_fixture_stays_hidden(attempt: Any, t
     assert sorted(sandboxes.made[0].files) == ["src/app.py"]
 
 
+async def test_who_paces_starts_is_told_when_the_sandbox_is_there(make_job: Any, make_services: Any) -> None:
+    told: list[float] = []
+
+    async def body(t: Any) -> None:
+        told.append(-1.0)
+        t.check(1, equals(1))
+
+    control = AttemptControl()
+    control.sandbox_made = told.append
+    await run_attempt(make_job(body, sandbox=(FakeSandboxes(), SPEC)), make_services(), control)
+    seconds, after = told
+    assert seconds >= 0.0 and after == -1.0
+
+
 async def test_criteria_in_a_fixture_stay_hidden(make_job: Any, make_services: Any, tmp_path: Path) -> None:
     for name in ("PROMPT.md", "eval.py", "src/app.py", "src/tests/hidden.py", "answers.json"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

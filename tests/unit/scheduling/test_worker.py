@@ -10,7 +10,14 @@ from evalfleet.clock import SystemClock
 from evalfleet.model.case import Case
 from evalfleet.model.record import EncodedRows, SealedAttempt
 from evalfleet.model.verdict import Outcome, Style, Verdict
-from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, Grant, WorkerCommand
+from evalfleet.scheduling.messages import (
+    CommandKind,
+    ExchangeReply,
+    ExchangeRequest,
+    Grant,
+    MadeSandbox,
+    WorkerCommand,
+)
 from evalfleet.scheduling.worker import Worker, WorkerEnd, WorkerTimes
 
 PATIENT = WorkerTimes(hold=60.0, flush=60.0, flush_share=1000.0, busy=60.0)
@@ -141,6 +148,32 @@ def test_an_unacknowledged_seal_is_carried_again() -> None:
         reply.set_result(STOP)
 
     assert played(2, play) is WorkerEnd.STOPPED
+
+
+def test_a_made_sandbox_is_told_at_once_and_until_a_call_is_answered() -> None:
+    async def play(desk: Desk, worker: Worker) -> None:
+        _, reply = await desk.calls.get()
+        reply.set_result(ExchangeReply(1, grants=grants(1)))
+        await desk.calls.get()
+        worker.made(1, 0.5)
+        request, reply = await desk.calls.get()
+        assert request.made == (MadeSandbox(1, 0.5),)
+        worker.made(2, 0.7)
+        request, reply = await desk.calls.get()
+        assert request.made == (MadeSandbox(1, 0.5), MadeSandbox(2, 0.7))
+        reply.set_result(ExchangeReply(1))
+        request, reply = await desk.calls.get()
+        assert request.made == ()
+        reply.set_result(STOP)
+
+    async def run() -> WorkerEnd:
+        desk = Desk()
+        worker = Worker("w", 4, desk.exchange, desk.begin, SystemClock(), PATIENT)
+        playing = asyncio.create_task(worker.run())
+        await asyncio.wait_for(play(desk, worker), 30)
+        return await asyncio.wait_for(playing, 30)
+
+    assert asyncio.run(run()) is WorkerEnd.STOPPED
 
 
 def test_a_silent_coordinator_holds_new_sends_back_and_an_answer_lets_them_go() -> None:
