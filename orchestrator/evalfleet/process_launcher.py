@@ -44,7 +44,7 @@ END = _LENGTH.pack(0)
 _PR_SET_CHILD_SUBREAPER = 36
 _prctl = ctypes.CDLL(None).prctl if _LINUX else None
 #: How long the rest of a tree may take to die by itself before it is looked for.
-_DEATH_MILLISECONDS = 10
+_DEATH_MILLISECONDS = 50
 #: How long a supervisor may take to end its tree and itself before it is killed, and its tree by the launcher.
 _SUPERVISOR_MILLISECONDS = 3000
 #: A handler, not SIG_IGN, which commands would inherit: they may signal their parent, and it shrugs.
