@@ -135,6 +135,8 @@ factory = BubblewrapFactory()
 def _unsupported(spec: SandboxSpec) -> Iterator[str]:
     if spec.image is not None:
         yield f"no images (image: {spec.image})"
+    if spec.build is not None:
+        yield f"no images (build: {spec.build})"
     if unresolved := [name for name in spec.env_from if name not in spec.env]:
         yield f"no access to secrets, which have to be in env by now (env_from: {', '.join(unresolved)})"
     if not isinstance(spec.network, str):

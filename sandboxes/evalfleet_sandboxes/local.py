@@ -244,6 +244,8 @@ def _environment(root: Path) -> dict[str, str]:
 def _unsupported(spec: SandboxSpec) -> Iterator[str]:
     if spec.image is not None:
         yield f"no images (image: {spec.image})"
+    if spec.build is not None:
+        yield f"no images (build: {spec.build})"
     if spec.user is not None:
         yield f"no users of its own (user: {spec.user})"
     if unresolved := [name for name in spec.env_from if name not in spec.env]:
