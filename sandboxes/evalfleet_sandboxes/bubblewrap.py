@@ -54,8 +54,8 @@ class BubblewrapProvider:
     async def create(self, spec: SandboxSpec, owner: str) -> BubblewrapSandbox:
         """A fresh sandbox; `spec.files` is absolute or starts at this process's directory.
 
-        Raises AttemptFailure of kind sandbox: SANDBOX_UNSUPPORTED for an image, a user by name, a secret that nobody
-        resolved or a list of hosts, SANDBOX_EXISTS while the owner has one, SANDBOX_FILES_MISSING,
+        Raises AttemptFailure of kind sandbox: SANDBOX_UNSUPPORTED for an image, a user by name or a secret that nobody
+        resolved, SANDBOX_EXISTS while the owner has one, SANDBOX_FILES_MISSING,
         SANDBOX_FILES_REFUSED, SANDBOX_SETUP_FAILED, SANDBOX_FAILED when bwrap makes none.
         """
         if refused := list(_unsupported(spec)):
@@ -139,5 +139,3 @@ def _unsupported(spec: SandboxSpec) -> Iterator[str]:
         yield f"no images (build: {spec.build})"
     if unresolved := [name for name in spec.env_from if name not in spec.env]:
         yield f"no access to secrets, which have to be in env by now (env_from: {', '.join(unresolved)})"
-    if not isinstance(spec.network, str):
-        yield f"no network of some hosts only (network: {', '.join(spec.network)})"

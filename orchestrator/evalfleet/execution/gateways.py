@@ -12,8 +12,10 @@ from evalfleet.model.definition import SandboxSpec
 from evalfleet.sandbox_ports import Command, CommandResult, Execution, Listening, Sandbox
 
 
-async def open_gateway(state: AttemptState, sandbox: Sandbox, spec: SandboxSpec) -> Sandbox:
+async def open_gateway(state: AttemptState, sandbox: Sandbox, spec: SandboxSpec, *, closed: bool) -> Sandbox:
     """The sandbox with the attempt's gateway in it, or as it was when the attempt needs none.
+
+    `closed` says that its backend isolates: where it doesn't, every host can be reached, as its notices say.
 
     Raises AttemptFailure of kind sandbox.
     """
@@ -22,7 +24,7 @@ async def open_gateway(state: AttemptState, sandbox: Sandbox, spec: SandboxSpec)
     if gateway is None or spec.network == "open" or not gateway.is_needed(attempt, allow):
         return sandbox
     if not isinstance(sandbox, Listening):
-        if not allow:
+        if not allow or not closed:
             return sandbox
         message = f"the backend {spec.backend!r} can't let single hosts through: use network: none or open"
         raise AttemptFailure(FailureKind.SANDBOX, "SANDBOX_UNSUPPORTED", message)

@@ -52,7 +52,7 @@ async def open_sandbox(state: AttemptState) -> None:
         if job.recorded is None:
             _look_after(sandbox, state)
         if job.recorded is None:
-            stay.sandbox = await open_gateway(state, sandbox, spec)
+            stay.sandbox = await open_gateway(state, sandbox, spec, closed=provider.isolates)
         if isinstance(sandbox, Unenforced):
             for notice in sandbox.notices:
                 state.note(f"sandbox: {notice}")

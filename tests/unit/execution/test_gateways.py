@@ -85,6 +85,18 @@ async def test_nothing_is_opened_that_nobody_needs(attempt: Any) -> None:
         assert room.opened == []
 
 
+async def test_a_network_that_nobody_closes_needs_no_way_out(attempt: Any) -> None:
+    async def body(t: Any) -> None:
+        assert (await t.sandbox.run("echo", "on")).text == "echo on"
+
+    class Open(FakeSandboxes):
+        isolates = False
+
+    room, spec = Room(), SandboxSpec(network=("example.org",))
+    summary = (await attempt(body, sandbox=(Open(), spec), using={"gateway": room}, allow_no_assertions=True)).summary
+    assert (summary.code, room.opened) == (None, [])
+
+
 async def test_hosts_that_a_backend_can_not_let_through_are_refused(attempt: Any) -> None:
     async def body(t: Any) -> None:
         raise AssertionError("the body ran")
