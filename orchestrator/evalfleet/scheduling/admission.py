@@ -47,7 +47,9 @@ def ended(state: RunState, case: OpenCase, lease: Lease | None, seal: SealedAtte
     if case.pending is None:
         # Its arm is known once its page is read. Better one attempt too many than a case lost to an outage.
         return bool(failure) and any(breaker.forgives for breaker in state.breakers.values())
-    breaker = state.breakers.setdefault(case.pending.case.arm, Breaker())
+    breaker = state.breakers.get(case.pending.case.arm)
+    if breaker is None:
+        breaker = state.breakers[case.pending.case.arm] = Breaker()
     breaker.ended(seal.attempt, failure, attempt_id(state.epoch, state.counter), now)
     return bool(failure) and breaker.forgives
 

@@ -76,7 +76,7 @@ class Breaker:
         if failure:
             self.failed_at = now
         match self.health:
-            case Health.WELL if self.failures >= PAUSES_AT:
+            case Health.WELL if failure and self.failures >= PAUSES_AT:
                 self.pause(newest, now)
             case Health.PAUSED if not failure and news:
                 self.health, self.evidence_from = Health.TRYING, newest
