@@ -65,11 +65,14 @@ class PodDoor:
     async def exec(
         self, argv: tuple[str, ...], *, stdin: bytes = b"", user: str | None = None, limit: int, timeout: float | None
     ) -> CommandResult:
-        """Run one of our scripts; without an exit code what became of it is not known."""
+        """Run one of our scripts; without an exit code what became of it is not known.
+
+        One with a timeout only looks, or does what may be done twice: after a cut it is asked again.
+        """
         await self.require_alive()
         try:
             async with asyncio.timeout(timeout):
-                done = await self._started(argv, stdin)
+                done = await self._started(argv, stdin, once=timeout is None)
         except TimeoutError:
             done = None
         if done is None:
@@ -115,8 +118,8 @@ class PodDoor:
         """A node's limit of processes can't be raised from here."""
         yield
 
-    async def _started(self, argv: tuple[str, ...], stdin: bytes) -> Executed | None:
-        """Run it once; None when its connection was lost after it had been started."""
+    async def _started(self, argv: tuple[str, ...], stdin: bytes, *, once: bool) -> Executed | None:
+        """Run it to its end; None when it may run but `once` and its connection was lost after it had been started."""
         said: Exception | None = None
         for wait in (0.0, *_BACKOFF):
             if wait:
@@ -129,7 +132,7 @@ class PodDoor:
                 said = error
             except Cut as error:
                 said = error
-                if not await self._claimed(call):
+                if once and not await self._claimed(call):
                     return None
             else:
                 self._over.append(call)

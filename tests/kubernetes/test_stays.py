@@ -19,14 +19,14 @@ async def test_a_kept_pod_stays_without_processes_until_it_is_reaped(tmp_path: P
             await sandbox.write("evidence", b"x")
             await sandbox.run(Command(argv=("sh", "-c", "sleep 1000 & :")))
             await sandbox.keep()
-            identifier = sandbox.id
+            identifier, workdir = sandbox.id, sandbox.workdir
         async with provider_of(tmp_path / "state") as provider:
             (found,) = [found for found in await provider.found() if found.id == identifier]
             assert (found.kept, found.owner) == (True, "kept")
             entered = await provider.enter_argv(found)
             assert (entered[0], identifier in entered) == ("kubectl", True)
-            look = "cat /evalfleet/work/evidence; grep -l '^sleep.1000.$' /proc/[0-9]*/cmdline"
-            inside = await cluster.execute(identifier, "sandbox", ("sh", "-c", look))
+            look = "cat \"$1/evidence\"; grep -l '^sleep.1000.$' /proc/[0-9]*/cmdline"
+            inside = await cluster.execute(identifier, "sandbox", ("sh", "-c", look, "sh", workdir))
             assert inside.stdout == b"x"
             await provider.reap(found)
             assert identifier not in [pod["metadata"]["name"] for pod in await pods(cluster)]
