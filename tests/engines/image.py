@@ -14,7 +14,7 @@ PROGRAMS = (
     *("awk", "base64", "bash", "cat", "chmod", "chown", "cp", "cut", "dash", "date", "dd", "echo", "env"),
     *("false", "find", "grep", "head", "id", "ln", "ls", "mkdir", "mkfifo", "mktemp", "mv", "printenv"),
     *("printf", "ps", "pwd", "readlink", "rm", "sed", "seq", "setsid", "sha256sum", "sleep", "sort", "stat"),
-    *("tail", "tar", "tee", "test", "touch", "tr", "true", "uname", "wc", "yes"),
+    *("tail", "tar", "tee", "test", "timeout", "touch", "tr", "true", "uname", "wc", "yes"),
 )
 _PASSWD = b"root:x:0:0::/root:/bin/sh\nworker:x:1000:1000::/home/worker:/bin/sh\n"
 _GROUP = b"root:x:0:\nworker:x:1000:\n"
