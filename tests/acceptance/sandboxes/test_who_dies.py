@@ -25,10 +25,17 @@ SANDBOXES = 20
 #: A busy machine may take that long to start twenty sandboxes, or to end them.
 PATIENCE = 120.0
 
-BACKENDS = [
-    pytest.param(name, marks=pytest.mark.skipif(name not in sandbox_factories(), reason=f"no backend {name} installed"))
-    for name in ("local", "bubblewrap")
-]
+#: What only takes time again, on the road that another test takes.
+SOAK = pytest.mark.soak
+
+
+def backends(*marks: pytest.MarkDecorator) -> list[Any]:
+    """Those of this machine, `marks` on all but the first."""
+    there = pytest.mark.skipif(
+        "bubblewrap" not in sandbox_factories(), reason="the backend bubblewrap is not installed"
+    )
+    return ["local", pytest.param("bubblewrap", marks=(there, *marks))]
+
 
 EVAL = """
 from evalfleet import *
@@ -46,12 +53,13 @@ class Running:
     command: Command
     surroundings: Surroundings
     folder: Path
+    backend: str
     seconds: str
     tree: Tree
 
     def left(self) -> list[str]:
-        """What lies in the state folder of the backends."""
-        return sorted(path.name for path in (self.surroundings.home / "sandboxes").glob("*/*"))
+        """What lies in the state folder of the backend."""
+        return sorted(path.name for path in (self.surroundings.home / "sandboxes" / self.backend).glob("*"))
 
     async def until(self, happened: Callable[[], bool]) -> None:
         began = time.monotonic()
@@ -83,7 +91,7 @@ async def running(folder: Path, url: str, backend: str, *how: str) -> AsyncGener
     (project / "experiment.yaml").write_text(json.dumps(document))
     surroundings = Surroundings(folder / "home", url)
     command = await Command.started(surroundings, project, "submit", "experiment.yaml", *how)
-    run = Running(command, surroundings, project, seconds, Tree(command.pid))
+    run = Running(command, surroundings, project, backend, seconds, Tree(command.pid))
     try:
         await run.until(lambda: alive(seconds) == 2 * SANDBOXES or command.over)
         assert not command.over, command.said
@@ -94,8 +102,10 @@ async def running(folder: Path, url: str, backend: str, *how: str) -> AsyncGener
         await command.ended()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGINT, id="SIGINT"), pytest.param(signal.SIGTERM, id="SIGTERM", marks=SOAK)]
+)
+@pytest.mark.parametrize("backend", backends())
 async def test_a_run_that_is_stopped_leaves_nothing(
     tmp_path: Path, database: str, backend: str, number: signal.Signals
 ) -> None:
@@ -106,7 +116,7 @@ async def test_a_run_that_is_stopped_leaves_nothing(
         assert await run.tree.gone(5) == []
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", backends())
 async def test_a_run_that_is_killed_leaves_directories_and_the_next_one_or_the_reaper_removes_them(
     tmp_path: Path, database: str, backend: str
 ) -> None:
@@ -125,7 +135,7 @@ async def test_a_run_that_is_killed_leaves_directories_and_the_next_one_or_the_r
 
 @pytest.mark.ray
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", backends(SOAK))
 async def test_no_part_of_a_run_that_is_killed_leaves_sandboxes_behind(
     tmp_path: Path, database: str, backend: str
 ) -> None:
