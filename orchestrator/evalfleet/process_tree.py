@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 from evalfleet import process_launcher
 from evalfleet.errors import InfrastructureError
+from evalfleet.process_readers import Readers
+from evalfleet.sandbox_ports import Command
 
 #: How long a killed tree may take to be gone: SIGKILL acts at once unless a process hangs inside the kernel.
 _DEATH_SECONDS = 5.0
@@ -31,21 +33,22 @@ class Tree:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        readers: Readers,
         control: socket.socket,
         output_limit: int,
         on_gone: Callable[[Tree, socket.socket | None], None],
     ) -> None:
-        self._loop = loop
+        loop = self._loop = readers.loop
+        self._readers = readers
         self._control = control
         self._on_gone = on_gone
         self._handed_over = False
         self._reusable = True
-        self.stdout = Capture(loop, output_limit)
-        self.stderr = Capture(loop, output_limit)
+        self.stdout = Capture(readers, output_limit)
+        self.stderr = Capture(readers, output_limit)
         self.exited: asyncio.Future[str | None] = loop.create_future()
         self.gone: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(control, self._hear)
+        readers.add(control.fileno(), self._hear)
 
     async def start(self, request: bytes, stdin: bytes | None) -> None:
         """Hand the command and its streams to the supervisor; whether that worked shows in `exited`."""
@@ -92,6 +95,8 @@ class Tree:
     def _hear(self) -> None:
         try:
             lines = self._control.recv(1024)
+        except BlockingIOError:
+            return
         except ConnectionError:
             lines = b""
         for line in lines.decode().splitlines():
@@ -103,7 +108,7 @@ class Tree:
             self._settle(reusable=False)
 
     def _settle(self, *, reusable: bool) -> None:
-        self._loop.remove_reader(self._control)
+        self._readers.remove(self._control.fileno())
         self.stdout.finish()
         self.stderr.finish()
         if not reusable:
@@ -112,6 +117,22 @@ class Tree:
             self.exited.set_result(None)
         self.gone.set_result(None)
         self._on_gone(self, self._control if reusable else None)
+
+
+def ending(report: str | None, command: Command) -> tuple[int | None, int | None]:
+    """Exit code and signal of a supervisor's report; an unknown end is an error, never success."""
+    program = command.argv[0]
+    if report is None:
+        raise InfrastructureError(f"how {program!r} ended is unknown: its supervisor went away, or the sandbox closed")
+    kind, value, *about = report.split()
+    number = int(value)
+    if kind == process_launcher.ERROR and about == ["supervisor"]:
+        raise InfrastructureError(f"no process can be started for {program!r}: {os.strerror(number)}")
+    if kind == process_launcher.ERROR and about == ["namespaces"]:
+        raise InfrastructureError(f"{program!r} can't be started in its sandbox: {os.strerror(number)}")
+    if kind == process_launcher.ERROR:
+        raise OSError(number, os.strerror(number), command.cwd if about == ["cwd"] else program)
+    return (number, None) if kind == process_launcher.EXIT else (None, number)
 
 
 def _input_file(data: bytes | None) -> int:
@@ -137,8 +158,8 @@ def _input_file(data: bytes | None) -> int:
 class Capture:
     """Reads a pipe as output comes and keeps the head and the tail of it, together at most `limit` bytes."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int) -> None:
-        self._loop = loop
+    def __init__(self, readers: Readers, limit: int) -> None:
+        self._readers = readers
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         self._tail_limit = limit // 2
@@ -146,8 +167,8 @@ class Capture:
         self._head = bytearray()
         self._tail = bytearray()
         self.total = 0
-        self.ended: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self._reader, self._read)
+        self.ended: asyncio.Future[None] = readers.loop.create_future()
+        readers.add(self._reader, self._read)
 
     def take_writer(self) -> int:
         """The writing end, which the caller now has to close."""
@@ -191,6 +212,6 @@ class Capture:
 
     def _close(self) -> None:
         if not self.ended.done():
-            self._loop.remove_reader(self._reader)
+            self._readers.remove(self._reader)
             os.close(self._reader)
             self.ended.set_result(None)

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from evalfleet import process_launcher
-from evalfleet.errors import InfrastructureError
-from evalfleet.process_tree import Tree
+from evalfleet.process_readers import Readers
+from evalfleet.process_tree import Tree, ending
 from evalfleet.sandbox_ports import Command, CommandResult, Inside
 
 _PR_SET_PDEATHSIG = 1
@@ -156,6 +156,7 @@ class SystemSpawner:
         self._launcher: _Launcher | None = None
         self._asking = asyncio.Lock()
         self._trees: dict[Tree, _Place] = {}
+        self._readers: Readers | None = None
 
     async def run(
         self,
@@ -172,7 +173,8 @@ class SystemSpawner:
         started = loop.time()
         request = _encode(command, {**base_env, **command.env}, inside)
         place = (group, inside)
-        tree = Tree(loop, await self._supervisor(place), command.output_limit, self._forget)
+        supervisor = await self._supervisor(place)
+        tree = Tree(self._readers_in(loop), supervisor, command.output_limit, self._forget)
         self._trees[tree] = place
         report: str | None = None
         timed_out = False
@@ -188,7 +190,7 @@ class SystemSpawner:
             raise
         duration = loop.time() - started
         await (tree.end() if group is None else tree.drain())
-        code, number = (None, None) if timed_out else _ending(report, command)
+        code, number = (None, None) if timed_out else ending(report, command)
         return CommandResult(
             exit_code=code,
             stdout=tree.stdout.kept(),
@@ -214,6 +216,14 @@ class SystemSpawner:
             if self._launcher is not None:
                 self._launcher.dismiss()
                 self._launcher = None
+            if self._readers is not None:
+                self._readers.close()
+                self._readers = None
+
+    def _readers_in(self, loop: asyncio.AbstractEventLoop) -> Readers:
+        if self._readers is None or self._readers.loop is not loop:
+            self._readers = Readers(loop)
+        return self._readers
 
     async def _supervisor(self, place: _Place) -> socket.socket:
         """The socket of an idle supervisor of that place, or of a new one."""
@@ -246,22 +256,6 @@ def _encode(command: Command, env: Mapping[str, str], inside: Inside | None) -> 
         return process_launcher.encode_request(command.argv, os.path.abspath(command.cwd or ""), env, entrance)
     except UnicodeEncodeError as error:
         raise OSError(errno.EILSEQ, f"not representable as an argument or in the environment: {error}") from error
-
-
-def _ending(report: str | None, command: Command) -> tuple[int | None, int | None]:
-    """Exit code and signal of a supervisor's report; an unknown end is an error, never success."""
-    program = command.argv[0]
-    if report is None:
-        raise InfrastructureError(f"how {program!r} ended is unknown: its supervisor went away, or the sandbox closed")
-    kind, value, *about = report.split()
-    number = int(value)
-    if kind == process_launcher.ERROR and about == ["supervisor"]:
-        raise InfrastructureError(f"no process can be started for {program!r}: {os.strerror(number)}")
-    if kind == process_launcher.ERROR and about == ["namespaces"]:
-        raise InfrastructureError(f"{program!r} can't be started in its sandbox: {os.strerror(number)}")
-    if kind == process_launcher.ERROR:
-        raise OSError(number, os.strerror(number), command.cwd if about == ["cwd"] else program)
-    return (number, None) if kind == process_launcher.EXIT else (None, number)
 
 
 class _Launcher:

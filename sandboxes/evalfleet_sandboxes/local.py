@@ -50,7 +50,9 @@ class LocalSandbox:
         self._on_closed = on_closed
         self._closed = False
         self._closing = asyncio.Lock()
+        self._id = lease.root.name
         self._work = lease.root / "work"
+        self._workdir = str(self._work)
         self._folder = Folder(self._work, seen=self.workdir)
         self._env = {**_environment(lease.root), **spec.env}
         self._executions: dict[str, FileExecution] = {}
@@ -59,11 +61,11 @@ class LocalSandbox:
 
     @property
     def id(self) -> str:
-        return self._lease.root.name
+        return self._id
 
     @property
     def workdir(self) -> str:
-        return str(self._work)
+        return self._workdir
 
     @property
     def tree(self) -> Path | None:
@@ -72,7 +74,7 @@ class LocalSandbox:
     async def run(self, command: Command) -> CommandResult:
         self._require_open()
         _require_own_user(command)
-        placed = replace(command, cwd=os.path.join(self.workdir, command.cwd or ""))
+        placed = replace(command, cwd=os.path.join(self._workdir, command.cwd or ""))
         try:
             return await self._spawner.run(placed, base_env=self._env, group=self.id)
         except InfrastructureError as error:

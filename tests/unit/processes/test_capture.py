@@ -9,13 +9,14 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalfleet.process_readers import Readers
 from evalfleet.process_tree import Capture
 
 
 @given(chunks=st.lists(st.binary(min_size=1, max_size=300), max_size=12), limit=st.integers(0, 700))
 def test_head_and_tail_are_kept_and_everything_is_counted(chunks: list[bytes], limit: int) -> None:
     async def captured() -> Capture:
-        capture = Capture(asyncio.get_running_loop(), limit)
+        capture = Capture(Readers(asyncio.get_running_loop()), limit)
         writer = capture.take_writer()
         for chunk in chunks:
             os.write(writer, chunk)
@@ -33,7 +34,7 @@ def test_head_and_tail_are_kept_and_everything_is_counted(chunks: list[bytes], l
 
 def test_memory_stays_bounded() -> None:
     async def swallow(total: int) -> None:
-        capture = Capture(asyncio.get_running_loop(), 1000)
+        capture = Capture(Readers(asyncio.get_running_loop()), 1000)
         writer = capture.take_writer()
         for _ in range(total // 50_000):
             os.write(writer, b"x" * 50_000)
