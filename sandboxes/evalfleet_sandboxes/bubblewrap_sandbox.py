@@ -27,7 +27,7 @@ from evalfleet_sandboxes.folder import Folder
 from evalfleet_sandboxes.host_commands import host_bash, not_started
 from evalfleet_sandboxes.lease import Lease
 from evalfleet_sandboxes.listening import listen_in_network_of
-from evalfleet_sandboxes.removing import remove
+from evalfleet_sandboxes.removing import empty
 from evalfleet_sandboxes.setup_commands import set_up
 
 #: In the sandbox's directory: what is /etc inside.
@@ -157,7 +157,7 @@ class BubblewrapSandbox:
             except (InfrastructureError, OSError) as error:
                 self._lost = _failure("SANDBOX_UNCLEAN", str(error))
                 raise self._lost from error
-            await in_thread(self._wipe)
+            await in_thread(empty, self._lease.root)
             await self._move_in()
 
     async def close(self) -> None:
@@ -235,10 +235,6 @@ class BubblewrapSandbox:
             self._files.upload(source, ".")
         except PermissionError as error:
             raise _failure("SANDBOX_FILES_REFUSED", f"files: {error}") from error
-
-    def _wipe(self) -> None:
-        for path in self._lease.root.iterdir():
-            remove(path)
 
     async def _end_everything(self) -> None:
         """Raises InfrastructureError or OSError when something is left."""

@@ -17,13 +17,17 @@ _DEEPEST, _LONGEST = 50, 2000
 
 def remove(folder: Path) -> None:
     """Remove a directory, unless it is gone already. Follows no link. Raises OSError when something stays."""
+    if os.path.lexists(folder):
+        empty(folder)
+        os.rmdir(folder)
+
+
+def empty(folder: Path) -> None:
+    """Remove all that is in a directory. Follows no link. Raises OSError when something stays."""
     root = os.path.abspath(folder)
-    if not os.path.lexists(root):
-        return
     places = (f"{root}/{number}" for number in itertools.count())
     while _clear(root, 0, places):
         pass
-    os.rmdir(root)
 
 
 def _clear(folder: str, depth: int, places: Iterator[str]) -> bool:
