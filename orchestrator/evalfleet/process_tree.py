@@ -52,15 +52,16 @@ class Tree:
 
     async def start(self, request: bytes, stdin: bytes | None) -> None:
         """Hand the command and its streams to the supervisor; whether that worked shows in `exited`."""
-        with contextlib.ExitStack() as ours:
-            streams = [_input_file(stdin), self.stdout.take_writer(), self.stderr.take_writer()]
-            for stream in streams:
-                ours.callback(os.close, stream)
+        streams = [_input_file(stdin), self.stdout.take_writer(), self.stderr.take_writer()]
+        try:
             with contextlib.suppress(ConnectionError):  # the supervisor is dead, as the end of its socket will tell
                 sent = socket.send_fds(self._control, [request], streams)
                 if sent < len(request):
                     await self._send(request[sent:])
                 self._handed_over = True
+        finally:
+            for stream in streams:
+                os.close(stream)
 
     async def drain(self) -> None:
         """Give output under way a moment to arrive when background children hold the pipes."""

@@ -25,7 +25,7 @@ class Lease:
         name = quote(owner, safe="").replace(".", "%2E")  # a lock's name is the only one with a dot
         self.root = state.absolute() / name
         self._owner = owner
-        self._lock = self.root.with_suffix(".lock")
+        self._lock = self.root.parent / f"{name}.lock"
         self._held: int | None = None
 
     @property

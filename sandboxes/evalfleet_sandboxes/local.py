@@ -240,7 +240,7 @@ factory = LocalFactory()
 
 def _environment(root: Path) -> dict[str, str]:
     """What commands find in their environment beside what spec and command set."""
-    return {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": str(root / "home"), "TMPDIR": str(root / "tmp")}
+    return {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": f"{root}/home", "TMPDIR": f"{root}/tmp"}
 
 
 def _unsupported(spec: SandboxSpec) -> Iterator[str]:
