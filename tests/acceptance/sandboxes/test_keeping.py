@@ -64,7 +64,7 @@ def listed(orchestrate: Orchestrate) -> dict[str, str]:
         ([], set[str]()),
         (["--keep-sandbox=all"], {"good", "bad", "broken"}),
     ],
-    ids=" ".join,
+    ids=["none", "all"],
 )
 @pytest.mark.usefixtures("clean")
 def test_whose_sandbox_stays(orchestrate: Orchestrate, project: Path, how: list[str], kept: set[str]) -> None:
