@@ -109,6 +109,12 @@ GUARDS = {
     "SANDBOX_IMAGE_UNFIT": "engines/test_containers.py::test_an_unfit_image_is_told_once_and_leaves_nothing",
     "SANDBOX_BUILD_FAILED": "engines/test_containers.py::test_a_build_that_fails_is_told_the_same_way_to_all",
     "SANDBOX_OOM": "engines/test_containers.py::test_a_sandbox_whose_memory_stays_full_is_told_as_that",
+    # they need a cluster: `make test-k8s`
+    "SANDBOX_FORBIDDEN": "kubernetes/test_refusals.py::test_a_check_says_which_rights_are_missing",
+    "SANDBOX_QUOTA": "kubernetes/test_refusals.py::test_a_quota_that_is_used_up_is_told_from_a_missing_right",
+    "SANDBOX_UNSCHEDULABLE": "kubernetes/test_refusals.py::test_what_no_node_takes_is_given_up_after_a_while",
+    # the sandbox would have to go away in the moment before its gateway opens
+    "SANDBOX_UNREACHABLE": "unit/sandboxes/test_listening.py::test_a_network_that_is_gone_is_unreachable",
     # another version would have to be installed where the worker runs, or no pyarrow
     "INVALID_SNAPSHOT": "unit/planning/test_experiment_file.py::"
     "test_a_snapshot_that_this_installation_does_not_load_says_so",
