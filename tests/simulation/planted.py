@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -163,9 +162,13 @@ def recording_forgotten_by_a_loss(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(losses, "after_loss", wrong)
 
 
-def sandboxes_of_adopted_leases_not_counted(patch: pytest.MonkeyPatch) -> None:
+def sandbox_limit_ignored_after_adoption(patch: pytest.MonkeyPatch) -> None:
+    right = RunState.leased_sandboxes.fget
+    assert right is not None
+
     def wrong(self: RunState) -> int:
-        return sum(self.leased_by_arm.get(arm, 0) for arm in self.policy.sandboxed)
+        adopted = [n for w in self.workers.values() for n in w.leases if ids.attempt_epoch(n) != self.epoch]
+        return right(self) - len(adopted)
 
     patch.setattr(RunState, "leased_sandboxes", property(wrong))
 
@@ -184,10 +187,6 @@ def refused_start_takes_a_token(patch: pytest.MonkeyPatch) -> None:
         return False
 
     patch.setattr(Pace, "ready", wrong)
-
-
-def bucket_full_after_restart(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(state_module, "Pace", partial(Pace, tokens=60.0))
 
 
 def pause_never_ends(patch: pytest.MonkeyPatch) -> None:
@@ -212,17 +211,6 @@ def outage_counts_for_the_case(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Breaker, "forgives", property(lambda self: False))
 
 
-def excuse_forgotten_by_the_store(patch: pytest.MonkeyPatch) -> None:
-    right = SimStore.commit
-
-    def wrong(self: SimStore, batch: Any, epoch: int, now: float) -> Committed:
-        return right(
-            self, replace(batch, attempts=tuple(replace(w, excused=False) for w in batch.attempts)), epoch, now
-        )
-
-    patch.setattr(SimStore, "commit", wrong)
-
-
 BUGS: dict[str, Plant] = {
     "ack before commit": ack_before_commit,
     "epoch read without lock": epoch_read_without_lock,
@@ -241,12 +229,10 @@ BUGS: dict[str, Plant] = {
     "recording forgotten by a claim": recording_forgotten_by_a_claim,
     "recording forgotten by a loss": recording_forgotten_by_a_loss,
     "sandbox limit ignored": sandbox_limit_ignored,
-    "sandboxes of adopted leases not counted": sandboxes_of_adopted_leases_not_counted,
+    "sandbox limit ignored after adoption": sandbox_limit_ignored_after_adoption,
     "refused start takes a token": refused_start_takes_a_token,
-    "bucket full after a restart": bucket_full_after_restart,
     "pause never ends": pause_never_ends,
     "pause forgotten by a restart": pause_forgotten_by_a_restart,
     "pause grants all the same": pause_grants_all_the_same,
     "outage counts for the case": outage_counts_for_the_case,
-    "excuse forgotten by the store": excuse_forgotten_by_the_store,
 }

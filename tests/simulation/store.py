@@ -31,6 +31,7 @@ class Row:
     kind: FailureKind | None = None
     excused: bool = False
     at: float = 0.0
+    epoch: int = 0
 
 
 @dataclass
@@ -111,7 +112,8 @@ class SimStore:
                 continue
             inserted.add(seal.attempt)
             row = Row(seal.attempt, seal.case, seal.outcome, cost=seal.cost_usd or 0.0, judging=seal.judge_usd)
-            row.crashed, row.kind, row.excused, row.at = seal.code == "WORKER_CRASHED", seal.kind, write.excused, now
+            row.crashed, row.kind, row.excused = seal.code == "WORKER_CRASHED", seal.kind, write.excused
+            row.at, row.epoch = now, epoch
             t.attempts[seal.attempt] = row
             if write.settles and seal.case not in t.settlements:
                 t.settlements[seal.case] = seal.attempt

@@ -202,6 +202,8 @@ class World:
         self.launch_driver(takeover=False)
         for _ in range(self.random.randint(0, 6)):
             self.after(self.random.uniform(0, 100), self.random.choice(self._faults()))
+        for delay in self.weather.restarts:
+            self.after(delay, self.crash_coordinator)
         while self.store.tables.finished is None:
             if not self.heap:
                 raise Violation("nothing is left to happen and the run has not ended")
@@ -229,7 +231,8 @@ class World:
         if self.store.tables.finished is not None:
             return
         process = CoordinatorProcess(holder=f"driver-{self.generation}", generation=self.generation)
-        if not self.claim(process, takeover=takeover, adoption=Adoption.LEASE if takeover else Adoption.NONE):
+        adoption = Adoption.LEASE if takeover else Adoption.NONE
+        if self.now < self.store.down_until or not self.claim(process, takeover=takeover, adoption=adoption):
             self.after(5.0, lambda: self.launch_driver(takeover=takeover))
             return
         if self.coordinator is not None:
@@ -765,6 +768,8 @@ class World:
                 raise Violation(f"attempt {attempt:#x} ran to completion and was recorded as lost")
         if lost := self.weather.lost_to_it(self.store, self.cases):
             raise Violation(f"an outage settled cases as errored: {lost}")
+        if counted := self.weather.counted(self.store, self.cases):
+            raise Violation(f"a failed probe counts for its case: {counted}")
         for case, attempt in tables.settlements.items():
             if attempt is not None and tables.attempts[attempt].case != case:
                 raise Violation(f"case {case} was settled by an attempt of another case")
