@@ -27,6 +27,8 @@ ENVIRONMENT = {
 }
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _SHARED_MEMORY = 64 << 20
+#: Where programs leave what nobody needs; in the room, unless the running Python lives below.
+_SCRATCH_PLACES = ("/tmp", "/var/tmp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,12 @@ class View:
             yield "--unshare-net"
         yield from ("--hostname", "sandbox", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv")
         yield from self.system
+        limit = () if spec.resources.disk is None else ("--size", str(spec.resources.disk))
         for folder in (*self.above, "/run", "/var"):
-            yield from ("--dir", folder)  # else only their maker may pass
+            if folder in _SCRATCH_PLACES:
+                yield from ("--perms", "1777", *limit, "--tmpfs", folder)
+            else:
+                yield from ("--dir", folder)  # else only their maker may pass
         for prefix in self.prefixes:
             yield from ("--ro-bind", prefix, prefix)
             if hidden.is_relative_to(prefix):
@@ -59,8 +65,9 @@ class View:
                 yield from ("--ro-bind", f"/etc/{name}", f"/etc/{name}")
         yield from ("--proc", "/proc", "--dev", "/dev")
         yield from ("--perms", "1777", "--size", str(_SHARED_MEMORY), "--tmpfs", "/dev/shm")
-        for link in ("/tmp", "/var/tmp"):
-            yield from ("--symlink", SCRATCH, link)
+        for place in _SCRATCH_PLACES:
+            if place not in self.above:
+                yield from ("--symlink", SCRATCH, place)
 
 
 def room_arguments(folder: Path, disk: int | None) -> Iterator[str]:
