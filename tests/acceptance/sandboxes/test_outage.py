@@ -135,6 +135,7 @@ def test_a_run_pauses_says_so_and_completes_once_the_backend_works(
     assert arm["failures_by_kind"]["sandbox"] >= 10 and arm["attempts"] == 200 + arm["failures_by_kind"]["sandbox"]
 
 
+@pytest.mark.soak
 def test_a_run_whose_backend_stays_broken_is_limited_and_can_be_resumed(command: Orchestrate, tmp_path: Path) -> None:
     mended = project(tmp_path, 40, failures=5, outage="8s", concurrency=4)
     ended = command("submit", "experiment.yaml", "--inline", "--json", cwd=tmp_path)
