@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
 import signal
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from evalfleet.errors import AttemptFailure, FailureKind
@@ -92,10 +95,9 @@ async def reaping_what_is_gone_hurts_nobody(on: Subject) -> None:
 
 async def the_sandbox_of_a_killed_owner_is_found_dead_and_reaped(on: Subject) -> None:
     seconds, before = forever(), _names(on.state)
-    pid = await _owner(on, seconds)
-    living = _only(await _of_the_owner(on.provider))
-    assert living.alive is not False and alive(seconds) == 1
-    os.kill(pid, signal.SIGKILL)
+    async with _owner_to_be_killed(on, seconds):
+        living = _only(await _of_the_owner(on.provider))
+        assert living.alive is not False and alive(seconds) == 1
 
     async def known_dead() -> bool:
         return all(item.alive is False for item in await _of_the_owner(on.provider))
@@ -116,23 +118,29 @@ async def what_does_not_outlive_its_owner_ends_with_it(on: Subject) -> None:
     if on.provider.outlives:
         pytest.skip(f"the backend {on.provider.name} says that its sandboxes outlive their owner")
     seconds = forever()
-    os.kill(await _owner(on, seconds), signal.SIGKILL)
+    async with _owner_to_be_killed(on, seconds):
+        pass
     await on.dead(seconds)
     for item in await _of_the_owner(on.provider):
         await on.provider.reap(item)
 
 
-async def _owner(on: Subject, seconds: str) -> int:
-    """The process id of another owner, which has a sandbox with a process `sleep seconds`."""
+@asynccontextmanager
+async def _owner_to_be_killed(on: Subject, seconds: str) -> AsyncGenerator[None]:
+    """Another owner, which has a sandbox with a process `sleep seconds`; it is killed at the end, whatever happens."""
     function = inspect.unwrap(on.make)
     assert "<locals>" not in function.__qualname__, "another process can open make_provider only in a module"
     argv = (sys.executable, "-m", "evalfleet.testing.sandbox_owner", inspect.getfile(function), function.__qualname__)
     log = on.folder / "owner.log"
     image = () if on.image is None else (on.image,)
     pid = start_daemon((*argv, str(on.state), _DEAD, seconds, *image), env=None, log=log)
-    await on.until(lambda: "\n" in log.read_text(), "another owner has its sandbox")
-    assert log.read_text() == "ready\n"
-    return pid
+    try:
+        await on.until(lambda: "\n" in log.read_text(), "another owner has its sandbox")
+        assert log.read_text() == "ready\n"
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 async def _of_the_owner(provider: SandboxProvider) -> list[FoundSandbox]:
