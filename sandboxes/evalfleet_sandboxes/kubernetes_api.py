@@ -12,6 +12,7 @@ from typing import Any, cast
 import aiohttp
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from evalfleet_sandboxes.blocking import pause
 from evalfleet_sandboxes.kubernetes_access import Access
 
 Json = dict[str, Any]
@@ -171,11 +172,6 @@ class Cluster:
         """Who asks, and through what."""
         access = self._access
         return {"headers": await access.headers(), "proxy": access.proxy, "server_hostname": access.server_hostname}
-
-
-async def pause(seconds: float) -> None:
-    """Let time pass on which nothing depends."""
-    await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=seconds)
 
 
 @asynccontextmanager

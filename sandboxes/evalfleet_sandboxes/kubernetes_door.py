@@ -13,9 +13,9 @@ from pathlib import Path
 
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.sandbox_ports import CommandResult
-from evalfleet_sandboxes.blocking import in_thread
+from evalfleet_sandboxes.blocking import in_thread, pause
 from evalfleet_sandboxes.inside import KEEPER, MARK
-from evalfleet_sandboxes.kubernetes_api import Cluster, Cut, Executed, Refused, pause
+from evalfleet_sandboxes.kubernetes_api import Cluster, Cut, Executed, Refused
 from evalfleet_sandboxes.kubernetes_pods import CONTAINER
 from evalfleet_sandboxes.kubernetes_status import Stage, Standing
 

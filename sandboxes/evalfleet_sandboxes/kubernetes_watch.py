@@ -8,7 +8,8 @@ import contextlib
 import aiohttp
 
 from evalfleet.errors import ConfigurationError
-from evalfleet_sandboxes.kubernetes_api import Cluster, Json, Refused, Unreachable, pause
+from evalfleet_sandboxes.blocking import pause
+from evalfleet_sandboxes.kubernetes_api import Cluster, Json, Refused, Unreachable
 from evalfleet_sandboxes.kubernetes_pods import selector
 from evalfleet_sandboxes.kubernetes_status import GONE, Pod, Stage, Standing, standing
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 
 import uvicorn
 from starlette.routing import BaseRoute
@@ -65,19 +66,18 @@ class GatewayRoom:
         """See `Gateway.open`."""
         allowed = [Destination.of(each) for each in allow]
         token = f"{self._random.bits(_TOKEN_BITS):048x}"
-        listener = socket.socket(fileno=await sandbox.listen())
-        environment = {"EVALFLEET_GATEWAY": f"http://{_address(listener)}/{token}"}
-        tunnel: Tunnel | None = None
-        try:
-            server = await _serve(listener, token, self._routes(attempt))
+        async with AsyncExitStack() as opened:
+            listener = opened.enter_context(socket.socket(fileno=await sandbox.listen()))
+            environment = {"EVALFLEET_GATEWAY": f"http://{_address(listener)}/{token}"}
+            tunnel: Tunnel | None = None
             if allowed:
-                way_out = socket.socket(fileno=await sandbox.listen())
-                tunnel = Tunnel(way_out, token, allowed)
-                await tunnel.start()
+                way_out = opened.enter_context(socket.socket(fileno=await sandbox.listen()))
                 environment |= _proxied(f"http://evalfleet:{token}@{_address(way_out)}")
-        except BaseException:
-            listener.close()
-            raise
+                tunnel = Tunnel(way_out, token, allowed)
+                opened.push_async_callback(tunnel.close)
+                await tunnel.start()
+            server = await _serve(listener, token, self._routes(attempt))
+            opened.pop_all()  # all of it stands, and is the gateway's to close
         return AttemptGateway(environment, server, listener, tunnel)
 
 

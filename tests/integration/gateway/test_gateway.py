@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -87,6 +88,26 @@ async def test_a_closed_gateway_answers_nobody() -> None:
 async def test_a_host_that_is_none_is_refused_before_anything_listens() -> None:
     with pytest.raises(ValueError, match="'http://x' names no host"):
         await GatewayRoom(SystemRandom()).open(Host(), 1, ("http://x",))
+
+
+async def test_what_was_opened_is_closed_when_the_rest_can_not_be() -> None:
+    listening: list[socket.socket] = []
+
+    class Once(Host):
+        async def listen(self) -> int:
+            if listening:
+                raise OSError("the sandbox is gone")
+            descriptor = await super().listen()
+            listening.append(socket.socket(fileno=os.dup(descriptor)))
+            return descriptor
+
+    with pytest.raises(OSError, match="the sandbox is gone"):
+        await GatewayRoom(SystemRandom()).open(Once(), 1, ("example.org",))
+    [mine] = listening
+    with mine:
+        address = mine.getsockname()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(*address)
 
 
 @asynccontextmanager
