@@ -209,6 +209,7 @@ def _values(turn: TurnInput, index: int, ctx: AdapterContext) -> dict[str, Any]:
     """A value for each placeholder but the lists; None for what this turn does not have."""
     return {
         "text": turn.text,
+        "input": None if turn.value is None else dict(turn.value),
         "session": ctx.session.id,
         "model": ctx.model,
         "schema": None if turn.output_schema is None else dict(turn.output_schema),

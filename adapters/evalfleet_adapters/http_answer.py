@@ -22,7 +22,7 @@ from evalfleet.model.events import (
 )
 from evalfleet.model.turn import Turn, TurnStatus
 from evalfleet.model.usage import Usage
-from evalfleet_adapters.converters.untrusted import amount, as_text, count, recordable, sequence
+from evalfleet_adapters.converters.untrusted import amount, as_text, count, mapping, recordable, sequence
 from evalfleet_adapters.http_mapping import RequestsMapping, ResponseMapping, ToolsMapping, UsageMapping, look_up
 
 V = TypeVar("V", TurnStatus, OperationStatus)
@@ -78,7 +78,16 @@ class _Reading:
         if self._doubts:
             raw = self._document
             events.append(Unrecognised("response", raw if recordable(raw) else as_text(raw)))
-        return Turn(status=status, reply=reply, events=tuple(events), data=data, usage=usage, coverage=self._doubts)
+        observation = None if mapped.observation is None else self._observation(mapped.observation)
+        return Turn(
+            status=status,
+            reply=reply,
+            events=tuple(events),
+            data=data,
+            usage=usage,
+            coverage=self._doubts,
+            observation=observation,
+        )
 
     def _reply(self, mapped: ResponseMapping) -> str | None:
         if mapped.reply is None:
@@ -103,6 +112,15 @@ class _Reading:
             return value
         self._doubt(Channel.DATA, f"the value at {path!r} nests too deep to be recorded")
         return MISSING
+
+    def _observation(self, path: str) -> Mapping[str, Any] | None:
+        """The object at `path`; what stands there is nothing to check when it is none."""
+        value = self._promised(Channel.DATA, path)
+        if isinstance(value, dict) and recordable(value):
+            return mapping(value)
+        if value is not MISSING:
+            self._doubt(Channel.DATA, f"the value at {path!r} is no JSON object that can be recorded")
+        return {}
 
     def _usage(self, mapped: UsageMapping) -> Usage:
         def at(path: str | None, read: Callable[[Any], Any]) -> Any:

@@ -23,7 +23,7 @@ _PLACEHOLDER = re.compile(r"\$\$|\$\{([\w.-]+)\}")
 
 #: What a request template may name; `flags.<name>` beside them.
 PLACEHOLDERS = frozenset(
-    {"text", "session", "model", "files", "responses", "schema", "flags", "case", "arm", "seed", "attempt",
+    {"text", "input", "session", "model", "files", "responses", "schema", "flags", "case", "arm", "seed", "attempt",
      "repetition", "turn"}
 )  # fmt: skip
 
@@ -118,6 +118,7 @@ class ResponseMapping(BaseModel):
     body: Literal["json", "text"] = Field("json", description="A text body is the reply itself.")
     reply: Path | None = None
     data: Path | None = None
+    observation: Path | None = Field(None, description="The JSON object that the checks of a suite look at.")
     session: Path | None = Field(None, description="The session id; the first one is sent back as ${session}.")
     status: Path | None = None
     statuses: Mapping[str, TurnStatus] = Field(

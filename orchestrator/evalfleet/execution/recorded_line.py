@@ -67,8 +67,14 @@ def _difference(recorded: TurnInput, given: TurnInput) -> str | None:
         return _differ("files", [file.name for file in recorded.files], [file.name for file in given.files])
     if given.responses != recorded.responses:
         return _differ("responses", recorded.responses, given.responses)
-    schemas = [None if each.output_schema is None else dict(each.output_schema) for each in (recorded, given)]
-    return None if digest(schemas[0]) == digest(schemas[1]) else _differ("output schemas", *schemas)
+    for what, was, now in (
+        ("output schemas", recorded.output_schema, given.output_schema),
+        ("step inputs", recorded.value, given.value),
+    ):
+        pair = [None if each is None else dict(each) for each in (was, now)]
+        if digest(pair[0]) != digest(pair[1]):
+            return _differ(what, *pair)
+    return None
 
 
 def _texts_differ(recorded: str, given: str) -> str:

@@ -218,6 +218,9 @@ class SessionLine:
             started_at=flight.started_at,
             duration=self._state.services.clock.monotonic() - flight.began,
             failure=failure,
+            observation=turn.observation,
+            session_state=turn.session_state,
+            stop=turn.stop,
         )
         self.turns.append(record)
         self._state.turns.append(record)

@@ -30,7 +30,7 @@ from evalfleet.model.events import (
     Thinking,
     Unrecognised,
 )
-from evalfleet.model.turn import Turn, TurnStatus
+from evalfleet.model.turn import Stop, StopKind, Turn, TurnStatus
 from evalfleet.model.usage import Usage
 
 #: How deep a JSON value may nest: below what any encoder or reader of records refuses.
@@ -155,13 +155,30 @@ def _turn(value: object) -> Turn:
     if value.usage is not None:
         _check_usage(value.usage)
     coverage = _coverage(value.coverage) if value.coverage else value.coverage
-    try:
-        data = detached(value.data)
-    except InvalidTurn as error:
-        raise error.inside("data") from None
+    data = _json(value.data, "data")
+    if value.observation is not None or value.session_state is not None or value.stop is not None:
+        value = _suite_part(value)
     if events is value.events and data is value.data and coverage is value.coverage:
         return value
     return replace(value, events=events, data=data, coverage=coverage)
+
+
+def _suite_part(value: Turn) -> Turn:
+    """The turn with what only scenarios read checked and detached."""
+    stop = value.stop
+    if stop is not None:
+        _member(stop, Stop, "stop")
+        _member(stop.kind, StopKind, "stop.kind")
+        _text(stop.reason, "stop.reason")
+    observation, state = (_object(getattr(value, name), name) for name in ("observation", "session_state"))
+    return replace(value, observation=observation, session_state=state)
+
+
+def _object(value: Any, name: str) -> dict[str, Any] | None:
+    """A detached JSON object, or None."""
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidTurn(f"must be a JSON object or None, not a {type(value).__name__}", name)
+    return None if value is None else _json(dict(cast("Mapping[str, Any]", value)), name)
 
 
 def _events(events: object) -> tuple[Event, ...]:

@@ -45,12 +45,32 @@ class InputResponse:
 
 @dataclass(frozen=True, slots=True)
 class TurnInput:
-    """One send. `output_schema` is a JSON Schema when the eval asked for structured output."""
+    """One send. `output_schema` is a JSON Schema when the eval asked for structured output.
+
+    `value` is the whole input of a scenario's step, a JSON object; `text` is then its field `text`, or all of it as
+    JSON for agents that only read text.
+    """
 
     text: str
     files: tuple[InputFile, ...] = ()
     responses: tuple[InputResponse, ...] = ()
     output_schema: Mapping[str, Any] | None = None
+    value: Mapping[str, Any] | None = None
+
+
+class StopKind(StrEnum):
+    """Why an agent wants no further input: the conversation is over, or this case is not one for it."""
+
+    COMPLETED = "completed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """An agent's word that it wants no further input in this attempt, and why."""
+
+    kind: StopKind
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +79,9 @@ class Turn:
 
     `reply` is a shortcut for one assistant message and is added as the last event when `events` holds no
     assistant message. `usage` is None when nobody reported it. `coverage` may only downgrade what the
-    adapter declared.
+    adapter declared. `observation` is a JSON object that scenarios check in place of what is built from the turn.
+    `session_state` is a JSON object without secrets from which the adapter can open this session again after this
+    turn. `stop` says that the agent wants no further input.
     """
 
     status: TurnStatus = TurnStatus.COMPLETED
@@ -68,6 +90,9 @@ class Turn:
     data: Any = MISSING
     usage: Usage | None = None
     coverage: Mapping[Channel, CoverageEntry] = field(default_factory=dict[Channel, CoverageEntry])
+    observation: Mapping[str, Any] | None = None
+    session_state: Mapping[str, Any] | None = None
+    stop: Stop | None = None
 
     def all_events(self) -> tuple[Event, ...]:
         """The adapter's events, with `reply` appended as a message when no assistant message stands there."""
@@ -101,6 +126,9 @@ class TurnRecord:
     started_at: float
     duration: float
     failure: str | None = None
+    observation: Mapping[str, Any] | None = None
+    session_state: Mapping[str, Any] | None = None
+    stop: Stop | None = None
 
     @property
     def reply(self) -> str:

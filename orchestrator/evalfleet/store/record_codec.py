@@ -35,7 +35,7 @@ from evalfleet.model.events import (
 from evalfleet.model.judge import JudgeCall
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.sandbox import SandboxUse
-from evalfleet.model.turn import InputFile, InputResponse, TurnInput, TurnRecord, TurnStatus
+from evalfleet.model.turn import InputFile, InputResponse, Stop, StopKind, TurnInput, TurnRecord, TurnStatus
 from evalfleet.store.changes_codec import encode_attribution, read_attribution
 from evalfleet.store.judge_codec import encode_judge_call, read_judge_call
 from evalfleet.store.usage_codec import encode_usage, read_usage
@@ -117,7 +117,7 @@ def _read_maybe(value: list[Any]) -> Any:
 
 
 def _turn(turn: TurnRecord) -> list[Any]:
-    return [
+    value = [
         turn.session,
         turn.index,
         turn.sequence,
@@ -131,10 +131,15 @@ def _turn(turn: TurnRecord) -> list[Any]:
         turn.duration,
         turn.failure,
     ]
+    if turn.observation is None and turn.session_state is None and turn.stop is None:
+        return value
+    stop = None if turn.stop is None else [turn.stop.kind, turn.stop.reason]
+    return [*value, _plain(turn.observation), _plain(turn.session_state), stop]
 
 
 def _read_turn(turn: list[Any], events: list[Any]) -> TurnRecord:
     session, index, sequence, given, status, _, data, usage, coverage, started_at, duration, failure = turn[:12]
+    observation, state, stop = turn[12:15] if len(turn) > 12 else (None, None, None)
     return TurnRecord(
         session=session,
         index=index,
@@ -148,16 +153,23 @@ def _read_turn(turn: list[Any], events: list[Any]) -> TurnRecord:
         started_at=started_at,
         duration=duration,
         failure=failure,
+        observation=observation,
+        session_state=state,
+        stop=None if stop is None else Stop(StopKind(stop[0]), stop[1]),
     )
 
 
+def _plain(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if value is None else dict(value)
+
+
 def _input(given: TurnInput) -> Any:
-    if not given.files and not given.responses and given.output_schema is None:
+    if not given.files and not given.responses and given.output_schema is None and given.value is None:
         return given.text
     files = [[file.name, file.media_type, base64.b64encode(file.data).decode("ascii")] for file in given.files]
     responses = [[answer.request_id, answer.option_id, answer.text] for answer in given.responses]
-    schema = given.output_schema
-    return [given.text, files, responses, None if schema is None else dict(schema)]
+    value = [given.text, files, responses, _plain(given.output_schema)]
+    return value if given.value is None else [*value, dict(given.value)]
 
 
 def _read_input(given: Any) -> TurnInput:
@@ -169,6 +181,7 @@ def _read_input(given: Any) -> TurnInput:
         tuple(InputFile(name, media, base64.b64decode(data)) for name, media, data in files),
         tuple(InputResponse(request, option, answer) for request, option, answer in responses),
         schema,
+        given[4] if len(given) > 4 else None,
     )
 
 

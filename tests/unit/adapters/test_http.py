@@ -369,6 +369,21 @@ async def test_the_request_is_what_the_template_says() -> None:
     assert "x-session" not in sent.headers
 
 
+@pytest.mark.parametrize(
+    ("document", "observation"),
+    [({"state": {"cart": 2}}, {"cart": 2}), ({}, {}), ({"state": [1]}, {}), ({"state": None}, {})],
+)
+async def test_a_scenarios_input_goes_out_whole_and_its_observation_comes_back(document: Any, observation: Any) -> None:
+    template = {"request": {"turn": "${input}"}, "response": {"observation": "state"}}
+    async with serving(document, **template) as (adapter, endpoint):
+        context = FakeContext()
+        session = await adapter.open(context)
+        turn = await session.send(TurnInput("hi", value={"text": "hi", "selection": {"optionIndex": 0}}), context)
+        assert endpoint.requests[0].json == {"turn": {"text": "hi", "selection": {"optionIndex": 0}}}
+    assert turn.observation == observation
+    assert (Channel.DATA in turn.coverage) == (not observation)
+
+
 async def test_lists_are_sent_in_the_form_that_the_arm_gives_them() -> None:
     options = {
         "request": {"text": "${text}", "attachments": "${files}", "decisions": "${responses}"},

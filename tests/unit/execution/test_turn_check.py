@@ -32,7 +32,7 @@ from evalfleet.model.events import (
     Unrecognised,
 )
 from evalfleet.model.record import AttemptEvidence
-from evalfleet.model.turn import Turn
+from evalfleet.model.turn import Stop, StopKind, Turn
 from evalfleet.model.usage import Usage
 from evalfleet.model.verdict import Outcome, Verdict
 from evalfleet.scheduling.messages import ExchangeRequest
@@ -135,6 +135,12 @@ class Hostile:
         (Turn(coverage={"tools": partial("x")}), "coverage: unknown channel; there are events,"),  # type: ignore[dict-item]
         (Turn(coverage={Channel.DATA: "partial"}), "coverage.data: must be complete"),  # type: ignore[dict-item]
         (Turn(coverage=["data"]), "coverage: must map channels"),  # type: ignore[arg-type]
+        (Turn(observation=["data"]), "observation: must be a JSON object or None, not a list"),  # type: ignore[arg-type]
+        (Turn(observation={"a": {1}}), "observation.a: a set is no JSON value"),
+        (Turn(session_state={"a": b""}), "session_state.a: a bytes is no JSON value"),
+        (Turn(stop="completed"), "stop: must be a Stop, not a str"),  # type: ignore[arg-type]
+        (Turn(stop=Stop("completed", "done")), "stop.kind: must be a StopKind"),  # type: ignore[arg-type]
+        (Turn(stop=Stop(StopKind.SKIPPED, None)), "stop.reason: must be text"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_turn_is_refused_by_its_place(turn: Any, text: str) -> None:

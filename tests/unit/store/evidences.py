@@ -31,7 +31,7 @@ from evalfleet.model.events import (
 )
 from evalfleet.model.judge import JudgeCall, JudgeMessage, Ruling
 from evalfleet.model.record import AttemptEvidence
-from evalfleet.model.turn import InputFile, InputResponse, TurnInput, TurnRecord, TurnStatus
+from evalfleet.model.turn import InputFile, InputResponse, Stop, StopKind, TurnInput, TurnRecord, TurnStatus
 from evalfleet.model.usage import Usage
 from evalfleet.model.verdict import Outcome, ScoreState, Verdict
 
@@ -97,7 +97,10 @@ inputs = st.builds(TurnInput, texts) | st.builds(
     st.lists(st.builds(InputFile, texts, texts, st.binary(max_size=20)), max_size=2).map(tuple),
     st.lists(st.builds(InputResponse, texts, maybe_texts, maybe_texts), max_size=2).map(tuple),
     st.none() | st.dictionaries(texts, values, max_size=2),
+    st.none() | st.dictionaries(texts, values, max_size=2),
 )
+
+objects = st.none() | st.dictionaries(texts, values, max_size=2)
 
 turns = st.builds(
     TurnRecord,
@@ -113,6 +116,9 @@ turns = st.builds(
     started_at=st.floats(0, 4e9),
     duration=st.floats(0, 1e6),
     failure=maybe_texts,
+    observation=objects,
+    session_state=objects,
+    stop=st.none() | st.builds(Stop, st.sampled_from(StopKind), texts),
 )
 
 results = st.recursive(
