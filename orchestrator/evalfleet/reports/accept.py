@@ -15,7 +15,7 @@ from evalfleet.model.report import ArmCounts, RunAggregate, RunInfo
 from evalfleet.model.verdict import RunStatus
 from evalfleet.reports.classes import LEAVING, CaseClass, classes_of
 from evalfleet.reports.figures import part_of
-from evalfleet.reports.statistics import PassHeadline, ScoreHeadline, headline
+from evalfleet.reports.headline import PassHeadline, ScoreHeadline, headline
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ from typing import Any
 from evalfleet.model.report import ArmCounts, AttemptView, CaseView, RunInfo, RunProgress
 from evalfleet.model.usage import Usage
 from evalfleet.reports.classes import class_of
+from evalfleet.reports.headline import Headline, PassHeadline
 from evalfleet.reports.model import ArmReport, ReportModel
 from evalfleet.reports.ranking import is_ranked
 from evalfleet.reports.repetitions import PerEval
-from evalfleet.reports.statistics import Headline, Interval, PassHeadline
+from evalfleet.reports.statistics import Interval
 
 SCHEMA_VERSION = 1
 

@@ -11,8 +11,8 @@ from evalfleet.model.verdict import Style
 from evalfleet.reports.accept import Accepted, accept_rule, decide_acceptance
 from evalfleet.reports.classes import LEAVING, CaseClass, add_classes, class_of, classes_of
 from evalfleet.reports.figures import counted, part_of
+from evalfleet.reports.headline import Headline, headline, reliability
 from evalfleet.reports.repetitions import PerEval, per_eval
-from evalfleet.reports.statistics import Headline, headline, reliability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,11 @@ Everything derives from a histogram: how many evals have so many counted, answer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import comb, fsum, sqrt
+from math import fsum
+
+from evalfleet.reports.statistics import clustered_error, pass_at_k, pass_hat_k
 
 #: (counted, answered, passed) repetitions of an eval to the number of such evals.
 Histogram = Mapping[tuple[int, int, int], int]
@@ -58,7 +60,7 @@ def per_eval(histogram: Histogram, *, stopped_early: bool) -> PerEval:
     shares = [(passed / answered, evals) for (_, answered, passed), evals in counting.items() if answered]
     answered_evals = sum(evals for _, evals in shares)
     mean = fsum(share * evals for share, evals in shares) / answered_evals if answered_evals else None
-    error = _standard_error(shares, answered_evals, mean)
+    error = clustered_error(shares)
     most = max((counted for counted, _, _ in counting), default=0)
     ks = () if stopped_early else range(1, min(most, LARGEST_K) + 1)
     return PerEval(
@@ -73,21 +75,20 @@ def per_eval(histogram: Histogram, *, stopped_early: bool) -> PerEval:
     )
 
 
-def _standard_error(shares: list[tuple[float, int]], evals: int, mean: float | None) -> float | None:
-    if mean is None or evals < 2:
-        return None
-    squares = fsum((share - mean) ** 2 * count for share, count in shares)
-    return sqrt(squares / (evals - 1) / evals)
-
-
 def _repeated(histogram: Histogram, k: int) -> Repeated:
     able = [(answered, passed, evals) for (_, answered, passed), evals in histogram.items() if answered >= k]
     total = sum(evals for _, _, evals in able)
-    if not total:
-        return Repeated(k, 0, None, None)
-    none = fsum(comb(answered - passed, k) / comb(answered, k) * evals for answered, passed, evals in able)
-    every = fsum(comb(passed, k) / comb(answered, k) * evals for answered, passed, evals in able)
-    return Repeated(k, total, 1 - none / total, every / total)
+    return Repeated(k, total, _mean_of(pass_at_k, able, k), _mean_of(pass_hat_k, able, k))
+
+
+def _mean_of(
+    figure: Callable[[int, int, int], float | None], evals: list[tuple[int, int, int]], k: int
+) -> float | None:
+    """The mean over evals of a figure of their answers; None without evals."""
+    figures = [(figure(answered, passed, k), times) for answered, passed, times in evals]
+    defined = [(value, times) for value, times in figures if value is not None]
+    total = sum(times for _, times in defined)
+    return fsum(value * times for value, times in defined) / total if total else None
 
 
 def _notes(evals: int, error: float | None, *, stopped_early: bool) -> tuple[str, ...]:

@@ -8,9 +8,10 @@ from evalfleet.model.report import ArmCounts, CaseView, JudgeCounts, RunInfo
 from evalfleet.reports.accept import Accepted
 from evalfleet.reports.classes import CaseClass
 from evalfleet.reports.figures import UNKNOWN, count, counted, money, part_of, percent, seconds
+from evalfleet.reports.headline import Headline, PassHeadline
 from evalfleet.reports.model import ArmReport
 from evalfleet.reports.repetitions import PerEval
-from evalfleet.reports.statistics import Headline, Interval, PassHeadline
+from evalfleet.reports.statistics import Interval
 from evalfleet.reports.visible import visible_line
 
 ARM_COLUMNS = (
