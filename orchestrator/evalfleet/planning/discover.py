@@ -1,4 +1,4 @@
-"""Finds the Evals of a project: imports every eval file once and reports everything wrong together."""
+"""Finds the Evals of a project: loads every file that defines some, once, and reports everything wrong together."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from evalfleet.errors import DefinitionError, Problem
 from evalfleet.model.definition import EvalDefinition
+from evalfleet.planning.definition_source import DefinitionSource
 from evalfleet.planning.eval_ids import part_fault, shown
-from evalfleet.planning.eval_module import exported, import_eval
+from evalfleet.planning.eval_module import PythonEvals
 
-SUFFIX = ".eval.py"
-FOLDER_ENTRY = "eval.py"
-PROMPT = "PROMPT.md"
+#: The forms in which an Eval may be written.
+_SOURCES: tuple[DefinitionSource, ...] = (PythonEvals(),)
+
 _SKIPPED = frozenset({"__pycache__", "node_modules", "venv"})
 
 
@@ -42,28 +43,30 @@ def find_project(start: Path) -> Path:
 
 
 def discover(project: Path) -> Catalog:
-    """Import every eval file below `project/evals`. Raises DefinitionError with all problems of the batch."""
+    """Load every eval file below `project/evals`. Raises DefinitionError with all problems of the batch."""
     project = project.resolve()
     problems: list[Problem] = []
     definitions: list[EvalDefinition] = []
     files: dict[str, Path] = {}
-    owners: dict[str, Path] = {}
+    places: dict[str, Path] = {}
     make_importable(project)
     for file in eval_files(project):
-        file_id = _file_id(project, file)
-        if (other := owners.setdefault(file_id, file)) != file:
-            names = f"{_relative(project, other)} and {_relative(project, file)}"
-            problems.append(_problem("DUPLICATE_ID", f"{names} both define the id {file_id!r}", file))
+        relative = _below_evals(project, file)
+        source = _source_of(relative)
+        place = source.path_id(relative)
+        if place is not None and (other := places.setdefault(place, file)) != file:
+            problems.append(_both_define(project, place, other, file))
             continue
-        if fault := _path_fault(file_id):
+        if place is not None and (fault := _path_fault(place)):
             problems.append(_problem("INVALID_ID", fault, file))
             continue
-        found = _load(project, file, file_id)
-        problems.extend(item for item in found if isinstance(item, Problem))
-        for definition in found:
-            if not isinstance(definition, Problem):
-                definitions.append(definition)
-                files[definition.id] = file
+        for found in source.load(project, file):
+            if isinstance(found, Problem):
+                problems.append(found)
+            elif (other := files.setdefault(found.id, file)) != file:
+                problems.append(_both_define(project, found.id, other, file))
+            else:
+                definitions.append(found)
     problems.extend(_clashes(project, files))
     if problems:
         raise DefinitionError("INVALID_EVALS" if len(problems) > 1 else problems[0].code, problems)
@@ -79,7 +82,7 @@ def load_definition(project: Path, file: Path, definition_id: str) -> EvalDefini
     project = project.resolve()
     file = Path(os.path.normpath(project / file))  # a link stays where it is: its place gives the id
     make_importable(project)
-    for found in _load(project, file, _file_id(project, file)):
+    for found in _source_of(_below_evals(project, file)).load(project, file):
         if isinstance(found, Problem):
             raise DefinitionError(found.code, [found])
         if found.id == definition_id:
@@ -89,30 +92,30 @@ def load_definition(project: Path, file: Path, definition_id: str) -> EvalDefini
 
 
 def eval_files(project: Path) -> Iterator[Path]:
-    """Every eval file below `project/evals`, in lexicographic order of their paths."""
+    """Every file below `project/evals` that defines Evals, in lexicographic order of their paths."""
     found: list[Path] = []
     for folder, folders, names in os.walk(project / "evals"):
         folders[:] = [name for name in folders if not name.startswith(".") and name not in _SKIPPED]
-        found += [
-            Path(folder, name)
-            for name in names
-            if not name.startswith(".")
-            and (name.endswith(SUFFIX) or (name == FOLDER_ENTRY and Path(folder) != project / "evals"))
-        ]
+        below = PurePosixPath(Path(folder).relative_to(project / "evals").as_posix())
+        found += [Path(folder, name) for name in names if not name.startswith(".") and _claimed(below / name)]
     return iter(sorted(found, key=lambda file: file.relative_to(project).as_posix()))
 
 
-def _load(project: Path, file: Path, file_id: str) -> list[EvalDefinition | Problem]:
-    module = import_eval(project, file)
-    if isinstance(module, Problem):
-        return [module]
-    fixture = file.parent if file.name == FOLDER_ENTRY and (file.parent / PROMPT).is_file() else None
-    return list(exported(module, file, file_id, fixture))
+def _claimed(path: PurePosixPath) -> bool:
+    return any(source.claims(path) for source in _SOURCES)
 
 
-def _file_id(project: Path, file: Path) -> str:
-    relative = file.relative_to(project / "evals").as_posix()
-    return relative.removesuffix(SUFFIX) if file.name != FOLDER_ENTRY else relative.removesuffix("/" + FOLDER_ENTRY)
+def _source_of(path: PurePosixPath) -> DefinitionSource:
+    return next((source for source in _SOURCES if source.claims(path)), _SOURCES[0])
+
+
+def _below_evals(project: Path, file: Path) -> PurePosixPath:
+    return PurePosixPath(file.relative_to(project / "evals").as_posix())
+
+
+def _both_define(project: Path, identifier: str, one: Path, other: Path) -> Problem:
+    names = f"{_relative(project, one)} and {_relative(project, other)}"
+    return _problem("DUPLICATE_ID", f"{names} both define the id {identifier!r}", other)
 
 
 def _path_fault(file_id: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Imports one eval file under a private name and reads what it exports."""
+"""Evals written in Python: imports one eval file under a private name and reads what it exports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import decode_source, module_from_spec, spec_from_file_location
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any, cast
 
@@ -22,7 +22,28 @@ from evalfleet.model.ids import row_id, sha256
 from evalfleet.planning.eval_ids import part_fault, shown
 
 _DIGEST = "__evalfleet_source__"
+#: How an eval file is named; or it is the file of a folder, whose prompt may stand beside it.
+_SUFFIX, _FOLDER_ENTRY, _PROMPT = ".eval.py", "eval.py", "PROMPT.md"
 _DEFINES = re.compile(r"\bdefine_(score_)?eval\b")
+
+
+class PythonEvals:
+    """`*.eval.py` and `<folder>/eval.py`. What several of a file are called stands behind the file's own id."""
+
+    def claims(self, path: PurePosixPath) -> bool:
+        return path.name.endswith(_SUFFIX) or (path.name == _FOLDER_ENTRY and len(path.parts) > 1)
+
+    def path_id(self, path: PurePosixPath) -> str:
+        return path.parent.as_posix() if path.name == _FOLDER_ENTRY else path.as_posix().removesuffix(_SUFFIX)
+
+    def load(self, project: Path, file: Path) -> Iterator[EvalDefinition | Problem]:
+        module = import_eval(project, file)
+        if isinstance(module, Problem):
+            yield module
+            return
+        fixture = file.parent if file.name == _FOLDER_ENTRY and (file.parent / _PROMPT).is_file() else None
+        file_id = self.path_id(PurePosixPath(file.relative_to(project / "evals").as_posix()))
+        yield from exported(module, file, file_id, fixture)
 
 
 def import_eval(project: Path, file: Path) -> ModuleType | Problem:
