@@ -70,6 +70,10 @@ PURE = (
     ),
     *(f"{ENGINE}/{name}.py" for name in ("execution/inputs", "redact")),
     *(f"{ENGINE}/scheduling/{name}.py" for name in DECIDING),
+    *(
+        f"{ENGINE}/taskpacks/{name}.py"
+        for name in ("diff", "graders", "policy", "replay", "responder", "script_lint", "state", "trace", "writes")
+    ),
     "adapters/evalfleet_adapters/converters/*",
 )
 IMPURE_STDLIB = {
