@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -219,6 +219,22 @@ class Listening(Protocol):
         """The descriptor of a TCP socket that listens on 127.0.0.1 of the sandbox's network, on a free port.
 
         The caller owns it. Raises AttemptFailure SANDBOX_UNREACHABLE where the network can't be entered from here.
+        """
+        ...
+
+
+#: Opens a way out of a sandbox, and says what its commands find in their environment of it.
+Opening = Callable[[Listening], Awaitable[Mapping[str, str]]]
+
+
+@runtime_checkable
+class Reachable(Protocol):
+    """What a provider also is when its sandboxes are `Listening`: its setup finds the gateway open."""
+
+    async def create_reachable(self, spec: SandboxSpec, owner: str, opening: Opening) -> Sandbox:
+        """A fresh sandbox, as of `create`. `opening` is called before its setup, and again with each reset.
+
+        What that returns stands in the environment of every command, over the spec's. Raises what both raise.
         """
         ...
 

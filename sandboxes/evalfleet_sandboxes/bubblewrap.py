@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from evalfleet.errors import AttemptFailure, ConfigurationError, FailureKind
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.sandbox_ports import Command, FoundSandbox, SandboxPlace
+from evalfleet.sandbox_ports import Command, FoundSandbox, Opening, SandboxPlace
 from evalfleet_sandboxes.blocking import in_thread
 from evalfleet_sandboxes.bubblewrap_etc import EtcFolders
 from evalfleet_sandboxes.bubblewrap_rights import find_bwrap, remedy, rights
@@ -58,12 +58,19 @@ class BubblewrapProvider:
         resolved, SANDBOX_EXISTS while the owner has one, SANDBOX_FILES_MISSING,
         SANDBOX_FILES_REFUSED, SANDBOX_SETUP_FAILED, SANDBOX_FAILED when bwrap makes none.
         """
+        return await self._created(spec, owner)
+
+    async def create_reachable(self, spec: SandboxSpec, owner: str, opening: Opening) -> BubblewrapSandbox:
+        """See `Reachable.create_reachable`."""
+        return await self._created(spec, owner, opening)
+
+    async def _created(self, spec: SandboxSpec, owner: str, opening: Opening | None = None) -> BubblewrapSandbox:
         if refused := list(_unsupported(spec)):
             raise AttemptFailure(
                 FailureKind.SANDBOX, "SANDBOX_UNSUPPORTED", f"the bubblewrap sandbox has {'; '.join(refused)}"
             )
         machine = await self._look()
-        sandbox = BubblewrapSandbox(machine, Lease(self._place.state, owner), spec, self._open.discard)
+        sandbox = BubblewrapSandbox(machine, Lease(self._place.state, owner), spec, self._open.discard, opening)
         self._open.add(sandbox)
         try:
             await sandbox.prepare()

@@ -14,7 +14,7 @@ from typing import ParamSpec, TypeVar
 
 from evalfleet.errors import AttemptFailure, FailureKind, InfrastructureError
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.sandbox_ports import Command, CommandResult, Inside, Spawner
+from evalfleet.sandbox_ports import Command, CommandResult, Inside, Opening, Spawner
 from evalfleet_sandboxes.anchored import Owner
 from evalfleet_sandboxes.blocking import in_thread
 from evalfleet_sandboxes.bubblewrap_etc import EtcFolders
@@ -57,12 +57,18 @@ class BubblewrapSandbox:
     """
 
     def __init__(
-        self, machine: Machine, lease: Lease, spec: SandboxSpec, on_closed: Callable[[BubblewrapSandbox], None]
+        self,
+        machine: Machine,
+        lease: Lease,
+        spec: SandboxSpec,
+        on_closed: Callable[[BubblewrapSandbox], None],
+        opening: Opening | None = None,
     ) -> None:
         self._machine = machine
         self._lease = lease
         self._spec = spec
         self._on_closed = on_closed
+        self._opening = opening
         self._user = machine.rights.user(spec.user)
         self._env = {**ENVIRONMENT, **spec.env}
         self._holder = Holder(machine.spawner, f"{lease.root} {id(self)}", lease.root)
@@ -195,10 +201,12 @@ class BubblewrapSandbox:
         await self._move_in()
 
     async def _move_in(self) -> None:
-        """Directories, limits, namespaces, files, setup."""
+        """Directories, limits, namespaces, files, a way out, setup."""
         arguments = await in_thread(self._lay_out)
         await self._holder.start(self._machine.bwrap, arguments)
         await in_thread(self._furnish)
+        if self._opening is not None:
+            self._env = {**self._env, **await self._opening(self)}
         await set_up(self._spec.setup, host_bash(), self.run)
 
     def _lay_out(self) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from evalfleet.errors import AttemptFailure, ConfigurationError, FailureKind
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.sandbox_ports import Command, CommandResult, FoundSandbox, SandboxPlace
+from evalfleet.sandbox_ports import Command, CommandResult, FoundSandbox, Opening, SandboxPlace
 from evalfleet_sandboxes.blocking import in_thread
 from evalfleet_sandboxes.container_box import WORKDIR, Box, BoxPlan
 from evalfleet_sandboxes.container_engine import Engine, ImageConfig, choose_engine
@@ -36,12 +36,18 @@ class ContainerSandbox:
     """One attempt's container. `notices` says what of the spec is not enforced. See `Sandbox` for what it raises."""
 
     def __init__(
-        self, engine: Engine, plan: BoxPlan, scratch: Path, on_closed: Callable[[ContainerSandbox], None]
+        self,
+        engine: Engine,
+        plan: BoxPlan,
+        scratch: Path,
+        on_closed: Callable[[ContainerSandbox], None],
+        opening: Opening | None = None,
     ) -> None:
         self._engine = engine
         self._plan = plan
         self._scratch = scratch
         self._on_closed = on_closed
+        self._opening = opening
         self._closed = False
         self._changing = asyncio.Lock()
         self._place = plan.workdir
@@ -127,7 +133,7 @@ class ContainerSandbox:
             self._on_closed(self)
 
     async def prepare(self) -> None:
-        """Start the container, copy the files, run the setup commands."""
+        """Start the container, open its way out, copy the files, run the setup commands."""
         async with self._changing:
             await self._fill()
 
@@ -136,7 +142,8 @@ class ContainerSandbox:
         facts = await self._box.start()
         self._place = facts.place
         locale = {} if {"LANG", "LC_ALL"} & set(spec.env) else _LOCALE
-        self._enter(self._box, {"HOME": facts.home, **locale, **spec.env})
+        opened: Mapping[str, str] = {} if self._opening is None else await self._opening(self)
+        self._enter(self._box, {"HOME": facts.home, **locale, **spec.env, **opened})
         self.notices = (*_not_enforced(spec, self._box), *self._box.warnings)
         if spec.files is not None:
             await self._copy(Path(spec.files))
@@ -199,6 +206,13 @@ class ContainerProvider:
         Raises AttemptFailure of kind sandbox: SANDBOX_UNSUPPORTED for what this backend can't do, what `Images.image`
         raises, SANDBOX_IMAGE_UNFIT, SANDBOX_FILES_MISSING, SANDBOX_FILES_REFUSED, SANDBOX_SETUP_FAILED.
         """
+        return await self._created(spec, owner)
+
+    async def create_reachable(self, spec: SandboxSpec, owner: str, opening: Opening) -> ContainerSandbox:
+        """See `Reachable.create_reachable`."""
+        return await self._created(spec, owner, opening)
+
+    async def _created(self, spec: SandboxSpec, owner: str, opening: Opening | None = None) -> ContainerSandbox:
         if refused := list(_unsupported(spec)):
             raise _failure("SANDBOX_UNSUPPORTED", f"the container sandbox has {'; '.join(refused)}")
         engine = await self._chosen()
@@ -214,7 +228,7 @@ class ContainerProvider:
             labels=(*self._owner.labels(owner), *entry_labels(workdir, user)),
             spec=spec,
         )
-        sandbox = ContainerSandbox(engine, plan, self._place.state, self._open.discard)
+        sandbox = ContainerSandbox(engine, plan, self._place.state, self._open.discard, opening)
         self._open.add(sandbox)
         try:
             await sandbox.prepare()

@@ -44,8 +44,11 @@ cat <&3
 ASKS = """
 from evalfleet import *
 
-@define_eval(description="Asks two hosts, one of them allowed.", sandbox=SandboxSpec(files="asking"))
+SETUP = ("bash ask 127.0.0.1:{allowed} > told",)
+
+@define_eval(description="Asks two hosts, one of them allowed.", sandbox=SandboxSpec(files="asking", setup=SETUP))
 async def body(t):
+    t.check(await t.sandbox.read_text("told"), includes("told in confidence"))
     told = await t.send("bash ask 127.0.0.1:{allowed}")
     t.check(told.reply, includes("told in confidence"))
     refused = await t.send("bash ask 127.0.0.1:{other}")
@@ -91,7 +94,7 @@ def test_an_agent_works_in_a_container_of_a_built_image(engine: str, tmp_path: P
     assert ours(engine) == []
 
 
-def test_single_hosts_are_let_through(engine: str, tmp_path: Path, database: str) -> None:
+def test_single_hosts_are_let_through_to_setup_and_agent(engine: str, tmp_path: Path, database: str) -> None:
     with socketserver.TCPServer(("127.0.0.1", 0), Tells) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         port = server.server_address[1]

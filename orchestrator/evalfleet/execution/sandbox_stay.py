@@ -9,7 +9,7 @@ from evalfleet.errors import AttemptFailure, FailureKind, StoreError, describe
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.model.sandbox import SandboxEntry, SandboxState, SandboxUse
 from evalfleet.ports import Clock
-from evalfleet.sandbox_ports import Keepable, Sandbox, SandboxLedger, SandboxProvider
+from evalfleet.sandbox_ports import Keepable, Opening, Reachable, Sandbox, SandboxLedger, SandboxProvider
 
 #: Seconds that a kept sandbox stays when nobody removes it: a week.
 KEPT_SECONDS = 7 * 86_400.0
@@ -23,7 +23,7 @@ class SandboxStay:
     told what could not be written down: the sandbox is found by its owner's label all the same.
     """
 
-    __slots__ = ("_clock", "_entry", "_ledger", "_made", "_note", "_provider", "_ready_at", "sandbox", "use")
+    __slots__ = ("_clock", "_entry", "_ledger", "_made", "_note", "_provider", "_ready_at", "use")
 
     def __init__(
         self,
@@ -40,19 +40,22 @@ class SandboxStay:
         self._note = note
         self._made: Sandbox | None = None
         self._ready_at = 0.0
-        #: As the attempt uses it; whoever opens a way out of it puts his own around it.
-        self.sandbox: Sandbox | None = None
         self.use = SandboxUse(backend=provider.name, starts=0, making=0.0)
 
-    async def begin(self, spec: SandboxSpec) -> Sandbox:
-        """Announce and make the sandbox.
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """The sandbox as long as the attempt uses it."""
+        return self._made
+
+    async def begin(self, spec: SandboxSpec, opening: Opening | None = None) -> Sandbox:
+        """Announce and make the sandbox; with `opening`, which only a provider that is `Reachable` takes.
 
         Raises what the provider raises, and AttemptFailure SANDBOX_NOT_ANNOUNCED when the ledger can't be written.
         """
         began = self._clock.monotonic()
         announced = await self._announced()
         try:
-            sandbox = self.sandbox = self._made = await self._provider.create(spec, owner=self._entry.owner)
+            sandbox = self._made = await self._create(spec, opening)
         except BaseException:
             if announced is not None:
                 await self._told(announced.ended(self._entry.backend, self._entry.owner, SandboxState.GONE))
@@ -100,6 +103,11 @@ class SandboxStay:
         await made.keep()
         self.use = replace(self.use, closing=self._clock.monotonic() - began, kept=made.id)
 
+    async def _create(self, spec: SandboxSpec, opening: Opening | None) -> Sandbox:
+        if opening is not None and isinstance(self._provider, Reachable):
+            return await self._provider.create_reachable(spec, self._entry.owner, opening)
+        return await self._provider.create(spec, owner=self._entry.owner)
+
     async def _announced(self) -> SandboxLedger | None:
         """The ledger, in which the sandbox stands now; None when its backend's sandboxes die with us anyway."""
         if self._ledger is None or not self._provider.outlives:
@@ -113,7 +121,7 @@ class SandboxStay:
 
     def _leave(self) -> Sandbox | None:
         """The sandbox, which is used no more."""
-        made, self._made, self.sandbox = self._made, None, None
+        made, self._made = self._made, None
         if made is not None:
             self.use = replace(self.use, using=self._clock.monotonic() - self._ready_at)
         return made

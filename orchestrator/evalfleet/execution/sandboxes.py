@@ -11,7 +11,7 @@ from pathlib import Path
 
 from evalfleet.errors import AttemptFailure, FailureKind, boundary
 from evalfleet.execution.attribution import WorkdirWatch
-from evalfleet.execution.gateways import close_gateway, open_gateway
+from evalfleet.execution.gateways import close_gateway, opening_of
 from evalfleet.execution.git import CaptureError
 from evalfleet.execution.job import AttemptJob
 from evalfleet.execution.probing import SandboxProbe
@@ -43,7 +43,7 @@ async def open_sandbox(state: AttemptState) -> None:
     entry, clock = _entry(provider.name, spec, state), state.services.clock
     stay = state.stay = SandboxStay(provider, entry, clock, state.services.sandbox_ledger, state.note)
     with boundary(FailureKind.SANDBOX, "SANDBOX_FAILED"):
-        sandbox = await stay.begin(_resolved(spec, state))
+        sandbox = await stay.begin(_resolved(spec, state), opening_of(state, provider, spec))
         if state.control is not None and state.control.sandbox_made is not None:
             state.control.sandbox_made(stay.use.making)
         if state.broken_off is not None:  # a provider that ignored its cancellation: nobody else would close it
@@ -51,8 +51,6 @@ async def open_sandbox(state: AttemptState) -> None:
             raise AttemptEnded
         if job.recorded is None:
             _look_after(sandbox, state)
-        if job.recorded is None:
-            stay.sandbox = await open_gateway(state, sandbox, spec, closed=provider.isolates)
         if isinstance(sandbox, Unenforced):
             for notice in sandbox.notices:
                 state.note(f"sandbox: {notice}")

@@ -17,34 +17,37 @@ AGENT = """
 from evalfleet import COMPLETE_COVERAGE, Turn, sandbox_agent
 from evalfleet.sandbox_ports import Command
 
-TRY = r'''
+@sandbox_agent(coverage=COMPLETE_COVERAGE)
+async def worker(turn, ctx):
+    result = await ctx.sandbox.run(Command(argv=("python", "ask.py", *turn.text.split())))
+    return Turn(reply=result.text + result.stderr.decode())
+"""
+ASK = r"""
 import socket, sys, base64, os, urllib.parse
 proxy = urllib.parse.urlsplit(os.environ["https_proxy"])
 secret = base64.b64encode(f"{proxy.username}:{proxy.password}".encode()).decode()
 for target in sys.argv[1:]:
     with socket.create_connection((proxy.hostname, proxy.port)) as way:
         head = (f"CONNECT {target} HTTP/1.1", f"Host: {target}", f"Proxy-Authorization: Basic {secret}", "", "")
-        way.sendall("\\r\\n".join(head).encode())
+        way.sendall("\r\n".join(head).encode())
         status = way.recv(4096).split()[1].decode()
         body = ""
         if status == "200":
-            way.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
+            way.sendall(b"GET / HTTP/1.0\r\n\r\n")
             while piece := way.recv(4096):
                 body += piece.decode()
-        print(status, body.rpartition("\\n")[2])
-'''
-
-@sandbox_agent(coverage=COMPLETE_COVERAGE)
-async def worker(turn, ctx):
-    result = await ctx.sandbox.run(Command(argv=("python", "-c", TRY, *turn.text.split())))
-    return Turn(reply=result.text + result.stderr.decode())
+        print(status, body.rpartition("\n")[2])
 """
 EVAL = """
 from evalfleet import SandboxSpec, define_eval, equals
 
-@define_eval(sandbox=SandboxSpec(backend="bubblewrap", network=("127.0.0.1:{port}",)))
+HOST = "127.0.0.1:{port}"
+SETUP = (f"python ask.py {HOST} > setup.txt",)
+
+@define_eval(sandbox=SandboxSpec(backend="bubblewrap", files="asking", setup=SETUP, network=(HOST,)))
 async def body(t):
-    turn = await t.send("127.0.0.1:{port} example.org:443")
+    t.check(await t.sandbox.read_text("setup.txt"), equals("200 hello\\n"))
+    turn = await t.send(f"{HOST} example.org:443")
     t.check(turn.reply, equals("200 hello\\n403 \\n"))
 """
 EXPERIMENT = """
@@ -74,10 +77,11 @@ def port() -> Iterator[int]:
         server.shutdown()
 
 
-def test_an_agent_reaches_the_hosts_of_its_plan_and_no_other(
+def test_setup_and_agent_reach_the_hosts_of_their_plan_and_no_other(
     orchestrate: Orchestrate, tmp_path: Path, port: int
 ) -> None:
-    (tmp_path / "evals").mkdir()
+    (tmp_path / "evals" / "asking").mkdir(parents=True)
+    (tmp_path / "evals" / "asking" / "ask.py").write_text(ASK)
     (tmp_path / "evals" / "hosts.eval.py").write_text(EVAL.replace("{port}", str(port)))
     (tmp_path / "own_agent.py").write_text(AGENT)
     (tmp_path / "experiment.yaml").write_text(EXPERIMENT)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evalfleet.errors import FailureKind
+from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.sandbox_ports import Command, CommandResult, Listening, Sandbox
+from evalfleet.sandbox_ports import Command, CommandResult, Listening, Opening, Sandbox
 from evalfleet.testing.fakes import FakeSandbox, FakeSandboxes
 
 
@@ -49,15 +49,19 @@ class Reached(FakeSandbox):
 
 
 class Networked(FakeSandboxes):
-    async def create(self, spec: SandboxSpec, owner: str) -> Sandbox:
-        sandbox = Reached(id=owner, spec=spec, on_run=environment)
+    """Sandboxes that are `Reachable`; a command prints the environment that it finds."""
+
+    async def create_reachable(self, spec: SandboxSpec, owner: str, opening: Opening) -> Sandbox:
+        opened: Mapping[str, str] = {}
+
+        def run(command: Command) -> CommandResult:
+            said = " ".join(f"{name}={value}" for name, value in sorted({**opened, **command.env}.items()))
+            return CommandResult(exit_code=0, stdout=said.encode(), stderr=b"", duration=0.0)
+
+        sandbox = Reached(id=owner, spec=spec, on_run=run)
         self.made.append(sandbox)
+        opened = await opening(sandbox)
         return sandbox
-
-
-def environment(command: Command) -> CommandResult:
-    said = " ".join(f"{name}={value}" for name, value in sorted(command.env.items()))
-    return CommandResult(exit_code=0, stdout=said.encode(), stderr=b"", duration=0.0)
 
 
 async def test_commands_find_the_gateway_and_it_is_closed_with_the_attempt(attempt: Any) -> None:
@@ -76,7 +80,7 @@ async def test_commands_find_the_gateway_and_it_is_closed_with_the_attempt(attem
 
 async def test_nothing_is_opened_that_nobody_needs(attempt: Any) -> None:
     async def body(t: Any) -> None:
-        assert (await t.sandbox.run("env")).text == ""
+        assert (await t.sandbox.run("env")).text == "env"
 
     for network, room in (("none", Room()), ("open", Room(always=True))):
         await attempt(
@@ -102,5 +106,36 @@ async def test_hosts_that_a_backend_can_not_let_through_are_refused(attempt: Any
         raise AssertionError("the body ran")
 
     spec = SandboxSpec(backend="fake", network=("example.org",))
-    summary = (await attempt(body, sandbox=(FakeSandboxes(), spec), using={"gateway": Room()})).summary
-    assert (summary.kind, summary.code) == (FailureKind.SANDBOX, "SANDBOX_UNSUPPORTED")
+    provider = FakeSandboxes()
+    summary = (await attempt(body, sandbox=(provider, spec), using={"gateway": Room()})).summary
+    assert (summary.kind, summary.code, provider.made) == (FailureKind.SANDBOX, "SANDBOX_UNSUPPORTED", [])
+
+
+async def test_a_sandbox_that_is_not_made_after_all_leaves_no_gateway_open(attempt: Any) -> None:
+    async def body(t: Any) -> None:
+        raise AssertionError("the body ran")
+
+    class Failing(Networked):
+        async def create_reachable(self, spec: SandboxSpec, owner: str, opening: Opening) -> Sandbox:
+            await super().create_reachable(spec, owner, opening)
+            raise AttemptFailure(FailureKind.SANDBOX, "SANDBOX_SETUP_FAILED", "the setup found nothing there")
+
+    room = Room()
+    spec = SandboxSpec(network=("example.org",))
+    summary = (await attempt(body, sandbox=(Failing(), spec), using={"gateway": room})).summary
+    [(_, _, opened)] = room.opened
+    assert (summary.code, opened.closed) == ("SANDBOX_SETUP_FAILED", 1)
+
+
+async def test_a_sandbox_that_is_made_anew_gets_a_gateway_anew(attempt: Any) -> None:
+    async def body(t: Any) -> None:
+        assert (await t.sandbox.run("env")).text.startswith("EVALFLEET_GATEWAY")
+
+    class Again(Networked):
+        async def create_reachable(self, spec: SandboxSpec, owner: str, opening: Opening) -> Sandbox:
+            await super().create_reachable(spec, owner, opening)
+            return await super().create_reachable(spec, owner, opening)
+
+    room, spec = Room(), SandboxSpec(network=("example.org",))
+    await attempt(body, sandbox=(Again(), spec), using={"gateway": room}, allow_no_assertions=True)
+    assert [opened.closed for _, _, opened in room.opened] == [1, 1]
