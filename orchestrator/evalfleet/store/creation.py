@@ -15,6 +15,7 @@ from evalfleet.errors import DefinitionError, Problem, StoreError
 from evalfleet.model.case import Case
 from evalfleet.model.verdict import Verdict
 from evalfleet.store.binary import HEADER, NULL, TRAILER, big, boolean, double, label, plain, raw
+from evalfleet.store.blobs import Packer, to_json
 from evalfleet.store.connection import Connection, connect
 from evalfleet.store.planned import CreatedRun, NewRun, PlannedDataset, Presettled, Totals
 from evalfleet.store.write_sql import BLOCK_BITS
@@ -111,6 +112,14 @@ async def _write_small(connection: Connection, run_key: int, run: NewRun, totals
             " VALUES (%s, %s, %s, %s, %s, %s, %s)",
             [(run_key, place, *_dataset(dataset)) for place, dataset in enumerate(run.datasets)],
         )
+        await cursor.executemany(
+            "INSERT INTO suites (run_key, position, suite, document) VALUES (%s, %s, %s, %s)",
+            [(run_key, place, suite.id, _packed(suite.document)) for place, suite in enumerate(run.suites)],
+        )
+
+
+def _packed(document: Mapping[str, Any]) -> bytes:
+    return Packer().pack(to_json(dict(document)))
 
 
 def _dataset(dataset: PlannedDataset) -> tuple[Any, ...]:

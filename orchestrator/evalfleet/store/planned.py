@@ -14,7 +14,7 @@ from evalfleet.model.verdict import RunKind, ScoreState, Settlement, Style, Verd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presettled:
-    """How a case is decided at planning: carried from an earlier run's attempt, or blocked.
+    """How a case is decided at planning: carried from an earlier run's attempt, blocked or left out.
 
     `from_run` and `from_attempt` name the run and the attempt that executed it, `from_grading` the one that judged it,
     for a carried one only.
@@ -43,6 +43,14 @@ class PlannedDataset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSuite:
+    """A suite as it was read: `document` is all of it as JSON, normalised."""
+
+    id: str
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewRun:
     """Everything that is fixed before a run's first attempt.
 
@@ -61,6 +69,7 @@ class NewRun:
     cases: Iterable[tuple[Case, Presettled | None]]
     kind: RunKind = RunKind.SWEEP
     datasets: tuple[PlannedDataset, ...] = ()
+    suites: tuple[PlannedSuite, ...] = ()
     idempotency_key: str | None = None
     derived_from: str | None = None
 

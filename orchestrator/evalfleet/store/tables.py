@@ -277,6 +277,31 @@ datasets = Table(
     run_owned(),
 )
 
+#: The suites that a run's cases come from, as they were planned.
+suites = Table(
+    "suites",
+    metadata,
+    of("run_key", Integer),
+    of("position", Integer),
+    of("suite", Text),
+    of("document", LargeBinary),
+    PrimaryKeyConstraint("run_key", "suite"),
+    run_owned(),
+)
+
+#: What a suite's own criteria came to over all its cases of one arm.
+suite_results = Table(
+    "suite_results",
+    metadata,
+    now("at"),
+    of("run_key", Integer),
+    of("arm", SmallInteger),
+    of("suite", Text),
+    of("results", LargeBinary),
+    PrimaryKeyConstraint("run_key", "suite", "arm"),
+    run_owned(),
+)
+
 run_progress = Table(
     "run_progress",
     metadata,

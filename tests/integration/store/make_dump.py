@@ -15,9 +15,11 @@ from evalfleet.store.embedded import embedded
 from evalfleet.store.sandboxes import SandboxRows
 from evalfleet.store.schema import HEAD, ensure_schema
 from evalfleet.store.server import binaries
+from evalfleet.store.suites import write_suite_results
 from tests.integration.store.samples import batch, errored, evidence, started
 from tests.integration.store.test_judge_calls import ANSWERED
 from tests.integration.store.test_sandboxes import ENTRY
+from tests.integration.store.test_suites import RESULTS, SUITE
 
 DATA = Path(__file__).parents[2] / "data"
 WEIRD = "nul \0, lone \ud800, emoji \U0001f600"
@@ -26,7 +28,7 @@ FIRST = 1 << 40
 
 async def some_run(url: str) -> None:
     """A run at work: an attempt with all that is hard to store, an errored one, one with paged events; a sandbox."""
-    run, recorder = await started(url, 4)
+    run, recorder = await started(url, 4, suites=(SUITE,))
     odd, long = evidence(FIRST + 1, 0), evidence(FIRST + 3, 2)
     events = (Message(Role.USER, WEIRD), OperationStarted("1", "search", {"n": 2**70}))
     data = [float("nan"), float("inf"), None]
@@ -36,6 +38,7 @@ async def some_run(url: str) -> None:
     long = replace(long, turns=(replace(long.turns[0], events=many),))
     await recorder.commit(batch(run.run_key, odd, errored(FIRST + 2, 1), long))
     await recorder.close()
+    await write_suite_results(url, run.id, RESULTS)
     ledger = SandboxRows(url, "here", 11)
     await ledger.announce(ENTRY)
     await ledger.close()

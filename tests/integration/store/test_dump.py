@@ -16,11 +16,13 @@ from evalfleet.model.verdict import RunStatus, Verdict
 from evalfleet.store.reader import Reader
 from evalfleet.store.sandboxes import SandboxRows
 from evalfleet.store.schema import HEAD, ensure_schema
+from evalfleet.store.suites import suite_documents, suite_results
 from evalfleet.store.writer import PostgresRecorder
 from tests.integration.store.make_dump import DATA, WEIRD
 from tests.integration.store.samples import ME, batch, evidence, ignore
 from tests.integration.store.sql import execute, one
 from tests.integration.store.test_sandboxes import ENTRY
+from tests.integration.store.test_suites import RESULTS, SUITE
 from tests.postgres import database_url
 
 DUMPS = sorted(DATA.glob("record_store_*.sql.gz"))
@@ -62,6 +64,9 @@ async def test_a_stored_run_is_read_after_every_migration(postgres: str, dump: P
     ledger = SandboxRows(url, "here", 12)
     assert [row.owner for row in await ledger.known(())] == ([ENTRY.owner] if dump.name > "record_store_0008" else [])
     await ledger.close()
+    planned = dump.name > "record_store_0009"
+    assert await suite_documents(url, "r1") == ({SUITE.id: SUITE.document} if planned else {})
+    assert await suite_results(url, "r1") == (RESULTS if planned else {})
     await execute(postgres, f"DROP DATABASE {name} WITH (FORCE)")
 
 
