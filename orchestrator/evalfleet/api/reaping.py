@@ -36,8 +36,8 @@ _log = logging.getLogger("evalfleet")
 class SandboxListing:
     """The sandboxes of this record store and state folder, oldest first.
 
-    `faults` says of backends that don't work here why; nothing is known of their sandboxes. `foreign` counts those of
-    other record stores, which are left alone.
+    `faults` says of backends that don't work here, and should have some, why; nothing is known of those. `foreign`
+    counts those of other record stores, which are left alone.
     """
 
     views: tuple[SandboxView, ...]
@@ -61,7 +61,8 @@ class _Keeper:
         for name in names:
             try:
                 provider = self._backends.provider(name)
-                await provider.check()
+                if provider.outlives:  # what the others left is found whether more can be made or not
+                    await provider.check()
                 shown.append(Backend(name=name, outlives=provider.outlives, found=await provider.found()))
             except EvalfleetError as error:
                 faults[name] = describe(error)
@@ -74,7 +75,10 @@ class _Keeper:
         result = reconciled(shown, rows, alive, self._clock.wall())
         for row, state in result.ended:
             await self._rows.ended(row.backend, row.owner, state)
-        return SandboxListing(views=result.views, faults=faults, foreign=result.foreign)
+        missed = {row.backend for row in rows} & faults.keys()
+        return SandboxListing(
+            views=result.views, faults={name: faults[name] for name in sorted(missed)}, foreign=result.foreign
+        )
 
     async def remove(self, views: Iterable[SandboxView]) -> list[str]:
         """Remove these; what went wrong, as texts."""

@@ -106,6 +106,20 @@ def test_the_next_run_removes_it_and_ends_its_own(command: Orchestrate, tmp_path
     assert (list(engine.glob("*")), states(command)) == ([], ["gone", "gone"])
 
 
+def test_a_backend_that_does_not_answer_is_spoken_of_where_it_has_sandboxes(
+    command: Orchestrate, tmp_path: Path, engine: Path
+) -> None:
+    away = {"EVALFLEET_CONTAINER_ENGINE": "docker", "KUBECONFIG": str(tmp_path / "none")}
+    alone = dataclasses.replace(command, variables={**command.variables, **away})
+    listed = alone("sandboxes")
+    assert (listed.out, listed.err) == ("there are none\n", "")
+    killed(command, project(tmp_path / "project", "quick"), engine, "made")
+    asyncio.run(execute(command.database_url, "UPDATE sandboxes SET backend = 'container'"))
+    listed = alone("sandboxes")
+    assert listed.err.startswith("nothing is known of sandboxes of container, which does not work here: ")
+    assert "kubernetes" not in listed.err
+
+
 def test_another_record_stores_are_never_touched(
     command: Orchestrate, tmp_path: Path, engine: Path, other_database: Any
 ) -> None:
