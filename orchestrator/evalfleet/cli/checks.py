@@ -24,7 +24,7 @@ from evalfleet.store.opening import open_store
 OLDEST, NEWEST = (3, 11), (3, 13)
 LEAST_DISK, GOOD_DISK = 1 << 30, 5 << 30
 GOOD_DESCRIPTORS = 4096
-_UNSHARE_SECONDS = 10.0
+_PROGRAM_SECONDS = 10.0
 
 
 class Health(StrEnum):
@@ -52,6 +52,7 @@ async def checks(settings: Settings) -> AsyncIterator[Check]:
     yield check_disk(settings.state_dir, shutil.disk_usage(_existing(settings.state_dir)).free)
     yield check_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     yield check_bytecode("ray")
+    yield await check_git()
     yield await check_user_namespaces()
     yield check_plugins("adapters", adapter_factories())
     for name, fault in (await backend_faults(settings.state_dir)).items():
@@ -99,10 +100,21 @@ def check_bytecode(package: str) -> Check:
     return Check(package, Health.WARNING, "installed without bytecode, so it starts two to three times slower", advice)
 
 
+async def check_git() -> Check:
+    advice = "install git: an eval that follows the changes in its sandbox needs it"
+    try:
+        done = await processes.run(("git", "--version"), timeout=_PROGRAM_SECONDS)
+    except OSError:
+        return Check("git", Health.WARNING, "not installed", advice)
+    if done.ok:
+        return Check("git", Health.GOOD, done.text.strip().removeprefix("git version "))
+    return Check("git", Health.WARNING, f"git --version ended with {done.exit_code}", advice)
+
+
 async def check_user_namespaces() -> Check:
     advice = "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces)"
     try:
-        done = await processes.run(("unshare", "--user", "true"), timeout=_UNSHARE_SECONDS)
+        done = await processes.run(("unshare", "--user", "true"), timeout=_PROGRAM_SECONDS)
     except OSError:
         return Check("user namespaces", Health.WARNING, "there is no program `unshare` to try them with", advice)
     if done.ok:

@@ -108,3 +108,6 @@ def test_without_git_no_case_begins(orchestrate: Orchestrate, project: Path, tmp
     ended = poor("submit", "experiment.yaml", "--inline", cwd=project)
     assert ended.code == 2 and "install git" in ended.err, ended.err
     assert not (project / "calls.txt").exists() and "run " not in ended.err.partition("error:")[0]
+    found = {check["name"]: (check["health"], check["found"]) for check in poor("doctor", "--json").values}
+    assert found["git"] == ("warning", "not installed")
+    assert {check["name"]: check["health"] for check in orchestrate("doctor", "--json").values}["git"] == "good"
