@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field, replace
 
 from evalfleet.errors import FailureKind
@@ -19,7 +18,7 @@ from evalfleet.model.record import (
 from evalfleet.model.verdict import Outcome
 
 
-@dataclass
+@dataclass(frozen=True)
 class Row:
     attempt: int
     case: int
@@ -45,6 +44,16 @@ class Tables:
     settlements: dict[int, int | None] = field(default_factory=dict)
     intents: dict[int, OpenIntent] = field(default_factory=dict)
     recordings: dict[int, int] = field(default_factory=dict)
+
+    def copied(self) -> Tables:
+        """What they hold now; rows themselves never change."""
+        return replace(
+            self,
+            attempts=dict(self.attempts),
+            settlements=dict(self.settlements),
+            intents=dict(self.intents),
+            recordings=dict(self.recordings),
+        )
 
 
 class SimStore:
@@ -97,7 +106,7 @@ class SimStore:
         return self.tables.epoch == epoch
 
     def commit(self, batch: CommitBatch, epoch: int, now: float) -> Committed:
-        self.history.append((now, copy.deepcopy(self.tables)))
+        self.history.append((now, self.tables.copied()))
         del self.history[:-4]
         t = self.tables
         t.commit_seq += 1
@@ -111,15 +120,22 @@ class SimStore:
             if seal.attempt in t.attempts:
                 continue
             inserted.add(seal.attempt)
-            row = Row(seal.attempt, seal.case, seal.outcome, cost=seal.cost_usd or 0.0, judging=seal.judge_usd)
-            row.crashed, row.kind, row.excused = seal.code == "WORKER_CRASHED", seal.kind, write.excused
-            row.at, row.epoch = now, epoch
-            t.attempts[seal.attempt] = row
-            if write.settles and seal.case not in t.settlements:
+            superseded = write.settles and seal.case in t.settlements
+            t.attempts[seal.attempt] = Row(
+                seal.attempt,
+                seal.case,
+                Outcome.SUPERSEDED if superseded else seal.outcome,
+                cost=seal.cost_usd or 0.0,
+                judging=seal.judge_usd,
+                crashed=seal.code == "WORKER_CRASHED",
+                kind=seal.kind,
+                excused=write.excused,
+                at=now,
+                epoch=epoch,
+            )
+            if write.settles and not superseded:
                 t.settlements[seal.case] = seal.attempt
                 settled.add(seal.attempt)
-            elif write.settles:
-                row.outcome = Outcome.SUPERSEDED
         for without in batch.settled:
             if without.case not in t.settlements:
                 t.settlements[without.case] = None
