@@ -19,6 +19,9 @@ from evalfleet.store.embedded import embedded
 from evalfleet.store.schema import ensure_schema
 
 _TEMPLATE = "evalfleet_template"
+_UNCOMPRESSED = """
+SELECT set_config('wal_compression', 'off', false) FROM pg_user WHERE usename = current_user AND usesuper
+"""
 
 
 def database_url(server: str, name: str) -> str:
@@ -78,22 +81,30 @@ async def _server(state: Path) -> AsyncGenerator[str]:
 @pytest.fixture
 async def database(postgres: str, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
     """The URL of a fresh database at the newest schema, dropped after the test."""
-    async with _fresh(postgres, f"{request.node.nodeid} {tmp_path}") as url:
-        yield url
+    name = await create_database(postgres, f"{request.node.nodeid} {tmp_path}")
+    yield database_url(postgres, name)
+    await drop_database(postgres, name)
 
 
 @pytest.fixture
 async def other_database(postgres: str, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
     """A second one beside it."""
-    async with _fresh(postgres, f"{request.node.nodeid} {tmp_path} other") as url:
-        yield url
+    name = await create_database(postgres, f"{request.node.nodeid} {tmp_path} other")
+    yield database_url(postgres, name)
+    await drop_database(postgres, name)
 
 
-@asynccontextmanager
-async def _fresh(server: str, seed: str) -> AsyncGenerator[str]:
+async def create_database(server: str, seed: str) -> str:
+    """The name of a new database at the newest schema, the same for the same seed."""
     name = "t_" + hashlib.sha256(seed.encode()).hexdigest()[:16]
     async with await connect(server, autocommit=True) as connection:
+        # the copy goes through the log, and compressing it there would be most of what it costs
+        await connection.execute(_UNCOMPRESSED)
         await connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}".encode())
-    yield database_url(server, name)
+    return name
+
+
+async def drop_database(server: str, name: str) -> None:
+    """Drop it under whoever is still connected."""
     async with await connect(server, autocommit=True) as connection:
         await connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())

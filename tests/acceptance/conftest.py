@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from evalfleet.store.connection import connect
 from tests.acceptance.cli.conftest import Orchestrate
 from tests.acceptance.forks import Forked, Forks
-from tests.postgres import database_url
+from tests.postgres import create_database, database_url, drop_database
 
 ROOT = Path(__file__).parents[2]
-
-
-async def _execute(server: str, statement: str) -> None:
-    async with await connect(server, autocommit=True) as connection:
-        await connection.execute(statement)  # pyright: ignore - built from a digest
 
 
 @pytest.fixture(scope="session")
@@ -34,10 +27,9 @@ def orchestrate(
 ) -> Iterator[Orchestrate]:
     """`orchestrate("submit", …)`; what a module's tests record stays until its end."""
     home = tmp_path_factory.mktemp("home")
-    name = "t_" + hashlib.sha256(f"{request.node.nodeid}{home}".encode()).hexdigest()[:16]
-    asyncio.run(_execute(postgres, f"CREATE DATABASE {name}"))
+    name = asyncio.run(create_database(postgres, f"{request.node.nodeid}{home}"))
     yield Forked(home, database_url(postgres, name), forks=forks)
-    asyncio.run(_execute(postgres, f"DROP DATABASE {name} WITH (FORCE)"))
+    asyncio.run(drop_database(postgres, name))
 
 
 @pytest.fixture(scope="session")
