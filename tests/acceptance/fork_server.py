@@ -66,6 +66,7 @@ def become(request: int, out: int, err: int, told: int) -> Sequence[str]:
     os.environ.clear()
     os.environ.update(wanted["environment"])
     os.chdir(wanted["cwd"])
+    sys.path[1:1] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     return wanted["arguments"]
 
 

@@ -22,8 +22,9 @@ class Forks:
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
+        own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         with theirs:
-            self._server = subprocess.Popen([sys.executable, _SERVER], stdin=theirs.fileno())
+            self._server = subprocess.Popen([sys.executable, _SERVER], stdin=theirs.fileno(), env=own)
 
     def __enter__(self) -> Self:
         return self
@@ -55,12 +56,13 @@ class Forks:
 
 @dataclass(frozen=True, kw_only=True)
 class Forked(Orchestrate):
-    """The command as a fork. What is started to be watched or killed is the installed one, as always."""
+    """The command as a fork; of what Python itself reads when it starts, one heeds PYTHONPATH alone.
+
+    What is started to be watched or killed is the installed one, as always.
+    """
 
     forks: Forks
 
     def __call__(self, *arguments: str, cwd: Path | None = None) -> Ended:
-        if any(name.startswith("PYTHON") for name in self.variables):
-            return super().__call__(*arguments, cwd=cwd)  # Python reads these when it starts
         where = {"cwd": str(cwd or self.home), "environment": self.environment}
         return self.forks.run({"arguments": arguments, **where})
