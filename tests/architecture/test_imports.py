@@ -64,6 +64,7 @@ PURE = (
     f"{ENGINE}/grading/explain.py",
     *(f"{ENGINE}/grading/judge_{name}.py" for name in ("prompts", "reply", "votes", "wire")),
     f"{ENGINE}/reports/*",
+    f"{ENGINE}/suites/*",
     *(
         f"{ENGINE}/planning/{name}.py"
         for name in ("arms", "eval_ids", "expand", "finite", "reuse", "select", "supported", "typed")

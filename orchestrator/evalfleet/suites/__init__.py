@@ -1,0 +1,1 @@
+"""Declarative suites: a document becomes values, cases and results. Pure."""

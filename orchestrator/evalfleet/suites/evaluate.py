@@ -1,0 +1,146 @@
+"""Criteria against evidence: every one of a list is evaluated, and so is every child of a composite. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalfleet.model.events import MISSING
+from evalfleet.model.suite import (
+    CheckAssertion,
+    CompositeAssertion,
+    CustomAssertion,
+    JudgedAssertion,
+    NegatedAssertion,
+    SuiteAssertion,
+    SuiteOutcome,
+    SuitePath,
+)
+from evalfleet.suites import operators
+from evalfleet.suites.calling import ask_judge, call_evaluator
+from evalfleet.suites.context import EvaluationContext, Evaluators
+from evalfleet.suites.frozen_json import frozen_json
+from evalfleet.suites.paths import look
+from evalfleet.suites.registry import evaluator_names
+
+CANCELLED = "EVALUATION_CANCELLED"
+NOT_COVERED = "EVIDENCE_NOT_COVERED"
+
+
+async def evaluate(
+    assertions: Sequence[SuiteAssertion], context: EvaluationContext, evaluators: Evaluators
+) -> tuple[SuiteOutcome, ...]:
+    """The outcome of each criterion, in order.
+
+    An error of any child is its parent's, whatever the others say. Once the context is cancelled, whatever is reached
+    is EVALUATION_CANCELLED. Never raises for what an evaluator does.
+    """
+    shown = context.frozen() if evaluator_names(assertions) else context
+    return await _Evaluation(context, shown, evaluators).each(assertions)
+
+
+def unevaluated(assertions: Iterable[SuiteAssertion], error_code: str) -> tuple[SuiteOutcome, ...]:
+    """The outcomes of criteria that were not evaluated, for one reason."""
+    return tuple(_outcome(assertion, passed=False, error_code=error_code) for assertion in assertions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    """One list on its way. `shown` is the context that evaluators get."""
+
+    context: EvaluationContext
+    shown: EvaluationContext
+    evaluators: Evaluators
+
+    async def each(self, assertions: Iterable[SuiteAssertion]) -> tuple[SuiteOutcome, ...]:
+        return tuple([await self.one(assertion) for assertion in assertions])
+
+    async def one(self, assertion: SuiteAssertion) -> SuiteOutcome:
+        if self.context.cancelled:
+            return _outcome(assertion, passed=False, error_code=CANCELLED)
+        match assertion:
+            case CheckAssertion():
+                return self.check(assertion)
+            case CompositeAssertion():
+                return _composite(assertion, await self.each(assertion.assertions))
+            case NegatedAssertion():
+                return _composite(assertion, await self.each([assertion.assertion]))
+            case CustomAssertion():
+                return await self.custom(assertion)
+            case JudgedAssertion():
+                return await self.judged(assertion)
+            case _:
+                raise TypeError(f"{type(assertion).__name__} is no criterion")
+
+    def check(self, check: CheckAssertion) -> SuiteOutcome:
+        seen = self.seen(check.path) | {"expected": check.value, "operator": check.operator}
+        held = operators.holds(check, seen["actual"])
+        gap = self.context.evidence.gap(check.path)
+        if gap is not None and not operators.stays(check, seen["actual"], held):
+            return _outcome(check, passed=False, error_code=NOT_COVERED, reason=gap, **seen)
+        return _outcome(check, passed=held, **seen)
+
+    async def custom(self, assertion: CustomAssertion) -> SuiteOutcome:
+        parameters = frozen_json(assertion.parameters)
+        answer = await call_evaluator(self.evaluators, assertion.evaluator, self.shown, parameters)
+        expected = {"evaluator": assertion.evaluator, "parameters": assertion.parameters}
+        return _outcome(
+            assertion,
+            passed=answer.passed,
+            expected=expected,
+            error_code=answer.error_code,
+            evidence=answer.evidence,
+        )
+
+    async def judged(self, assertion: JudgedAssertion) -> SuiteOutcome:
+        expected = {"recipe": assertion.recipe, "criterion": assertion.criterion, "minimum": assertion.minimum}
+        seen = self.seen(assertion.path) | {"expected": expected}
+        if seen["actual"] is MISSING:
+            gap = self.context.evidence.gap(assertion.path)
+            return _outcome(assertion, passed=False, error_code=gap and NOT_COVERED, reason=gap, **seen)
+        answer = await ask_judge(self.evaluators, assertion, seen["actual"], self.context)
+        return _outcome(
+            assertion,
+            passed=answer.passed,
+            error_code=answer.error_code,
+            reason=answer.reason,
+            evidence=answer.evidence,
+            **seen,
+        )
+
+    def seen(self, path: SuitePath) -> dict[str, Any]:
+        return {"looked": True, "path": path, "actual": look(self.context.observation, path)}
+
+
+def _composite(assertion: CompositeAssertion | NegatedAssertion, children: tuple[SuiteOutcome, ...]) -> SuiteOutcome:
+    broken = next((child for child in children if child.error_code is not None), None)
+    if broken is not None:
+        code, reason = broken.error_code, broken.reason
+        return _outcome(assertion, passed=False, error_code=code, reason=reason, children=children)
+    held = [child.passed for child in children]
+    if isinstance(assertion, NegatedAssertion):
+        passed = not held[0]
+    else:
+        passed = all(held) if assertion.kind == "all" else any(held)
+    return _outcome(assertion, passed=passed, children=children)
+
+
+def _outcome(assertion: SuiteAssertion, *, passed: bool, **found: Any) -> SuiteOutcome:
+    """A result that carries what its criterion says of itself."""
+    said: dict[str, Any] = {"id": assertion.id, "label": assertion.label, "severity": assertion.severity}
+    return SuiteOutcome(**said, kind=_kind(assertion), passed=passed, **found)
+
+
+def _kind(assertion: SuiteAssertion) -> str:
+    if isinstance(assertion, CompositeAssertion):
+        return assertion.kind
+    return _KINDS[type(assertion)]
+
+
+_KINDS: dict[type[SuiteAssertion], str] = {
+    CheckAssertion: "check",
+    NegatedAssertion: "not",
+    CustomAssertion: "custom",
+    JudgedAssertion: "judge",
+}

@@ -1,0 +1,33 @@
+"""The result of a criterion as JSON, in the names of the suite format. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evalfleet.model.events import MISSING
+from evalfleet.model.suite import Severity, SuiteOutcome
+
+
+def outcome_value(outcome: SuiteOutcome) -> dict[str, Any]:
+    """The result with all of its children. `actual` tells what is missing from what is null."""
+    value: dict[str, Any] = {"id": outcome.id, "kind": outcome.kind, "passed": outcome.passed}
+    if outcome.severity is not Severity.REQUIRED:
+        value["severity"] = outcome.severity.value
+    if outcome.path is not None:
+        value["path"] = list(outcome.path)
+    if outcome.looked:
+        present = outcome.actual is not MISSING
+        value["actual"] = {"present": True, "value": outcome.actual} if present else {"present": False}
+    if outcome.expected is not MISSING:
+        value["expected"] = outcome.expected
+    said = {
+        "label": outcome.label,
+        "operator": outcome.operator,
+        "errorCode": outcome.error_code,
+        "reason": outcome.reason,
+        "evidence": outcome.evidence,
+    }
+    value |= {key: item for key, item in said.items() if item is not None}
+    if outcome.children:
+        value["children"] = [outcome_value(child) for child in outcome.children]
+    return value

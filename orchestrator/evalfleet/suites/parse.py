@@ -1,0 +1,163 @@
+"""A suite's document to a Suite: bounds first, then shape and names, and everything wrong together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+
+from evalfleet.errors import DefinitionError, Problem
+from evalfleet.model.events import MISSING
+from evalfleet.model.suite import (
+    CheckAssertion,
+    CompositeAssertion,
+    CustomAssertion,
+    JudgedAssertion,
+    NegatedAssertion,
+    Scenario,
+    Severity,
+    Step,
+    Suite,
+    SuiteAssertion,
+    Variant,
+)
+from evalfleet.suites import faults, schema
+from evalfleet.suites.bounded_json import BoundsExceeded, NotJson, detached
+from evalfleet.suites.faults import Fault
+from evalfleet.suites.locations import ProblemAt, child, problem_at, within
+
+SUITE_INVALID = "EVALUATION_SUITE_INVALID"
+ASSERTIONS_INVALID = "EVALUATION_ASSERTIONS_INVALID"
+
+
+def parse_suite(value: Any, place: ProblemAt = problem_at) -> Suite:
+    """The suite that a document means, detached from it.
+
+    `place` makes a Problem of a path in the document. Raises DefinitionError with all problems: of code
+    EVALUATION_DATA_LIMIT, EVALUATION_DATA_CYCLE or EVALUATION_SUITE_INVALID.
+    """
+    document = _bounded(value, SUITE_INVALID, place)
+    found = list(faults.version_faults(document))
+    version = 1 if not found and child(document, "schemaVersion") == 1 else 2
+    model = schema.Suite1 if version == 1 else schema.Suite2
+    parsed: schema.Suite1 | schema.Suite2 | None = None
+    try:
+        parsed = model.model_validate(document)
+    except ValidationError as error:
+        said = {fault.path for fault in found}
+        shapes = faults.schema_faults(error, document, version)
+        found += [fault for fault in shapes if fault.path not in said]
+    found += faults.uniqueness_faults(document)
+    if parsed is None or found:
+        _refuse(SUITE_INVALID, document, found, place)
+    return _suite(parsed)
+
+
+def parse_assertions(value: Any) -> tuple[SuiteAssertion, ...]:
+    """A list of criteria that stands alone, of version 2. Raises DefinitionError: EVALUATION_ASSERTIONS_INVALID."""
+    document = _bounded(value, ASSERTIONS_INVALID, problem_at)
+    found: list[Fault] = []
+    parsed: list[Any] = []
+    try:
+        parsed = schema.ASSERTIONS.validate_python(document)
+    except ValidationError as error:
+        found += faults.schema_faults(error, document, 2)
+    found += faults.assertion_faults(document)
+    if found:
+        _refuse(ASSERTIONS_INVALID, document, found, problem_at)
+    return _assertions(parsed)
+
+
+def _bounded(value: Any, code: str, place: ProblemAt) -> Any:
+    try:
+        return detached(value)
+    except BoundsExceeded as error:
+        raise DefinitionError(error.code, [place(error.code, str(error), error.path)]) from None
+    except NotJson as error:
+        raise DefinitionError(code, [place(code, str(error), error.path)]) from None
+
+
+def _refuse(code: str, document: Any, found: Iterable[Fault], place: ProblemAt) -> NoReturn:
+    raise DefinitionError(code, list(_problems(code, document, found, place)))
+
+
+def _problems(code: str, document: Any, found: Iterable[Fault], place: ProblemAt) -> Iterator[Problem]:
+    for fault in found:
+        message = fault.message + within(document, fault.path)
+        yield place(code, message, fault.path, hint=fault.hint, at_key=fault.at_key)
+
+
+# --- models to values ------------------------------------------------------------------------------------------
+
+
+def _suite(parsed: schema.Suite1 | schema.Suite2) -> Suite:
+    document = parsed.model_dump(by_alias=True, exclude_unset=True)
+    pairs = zip(parsed.scenarios, document["scenarios"], strict=True)
+    return Suite(
+        schema_version=parsed.schema_version,
+        id=parsed.id,
+        name=parsed.name,
+        metadata=parsed.metadata,
+        scenarios=tuple(_scenario(scenario, written) for scenario, written in pairs),
+        assertions=_assertions(parsed.assertions),
+        document=document,
+    )
+
+
+def _scenario(parsed: schema.ScenarioDocument[Any], document: dict[str, Any]) -> Scenario:
+    return Scenario(
+        id=parsed.id,
+        name=parsed.name,
+        description=parsed.description,
+        tags=tuple(parsed.tags),
+        external=parsed.write_policy == "external",
+        skip_reason=parsed.skip_reason,
+        metadata=parsed.metadata,
+        steps=tuple(map(_step, parsed.steps)),
+        assertions=_assertions(parsed.assertions),
+        document=document,
+    )
+
+
+def _step(parsed: schema.StepDocument[Any]) -> Step:
+    return Step(
+        id=parsed.id,
+        input=parsed.input,
+        assertions=_assertions(parsed.assertions),
+        variants=tuple(Variant(id=variant.id, input=variant.input) for variant in parsed.variants or ()),
+    )
+
+
+def _assertions(parsed: Iterable[Any]) -> tuple[SuiteAssertion, ...]:
+    return tuple(map(_assertion, parsed))
+
+
+def _assertion(parsed: Any) -> SuiteAssertion:
+    severity = Severity(getattr(parsed, "severity", "required"))
+    shared: dict[str, Any] = {"id": parsed.id, "label": parsed.label, "severity": severity}
+    match parsed:
+        case schema.Check1() | schema.Check2():
+            return CheckAssertion(
+                **shared,
+                path=tuple(parsed.path),
+                operator=parsed.operator,
+                value=parsed.value if "value" in parsed.model_fields_set else MISSING,
+                tolerance=getattr(parsed, "tolerance", None),
+            )
+        case schema.Composite1() | schema.Composite2():
+            return CompositeAssertion(**shared, kind=parsed.kind, assertions=_assertions(parsed.assertions))
+        case schema.Negation1() | schema.Negation2():
+            return NegatedAssertion(**shared, assertion=_assertion(parsed.assertion))
+        case schema.Custom1() | schema.Custom2():
+            return CustomAssertion(**shared, evaluator=parsed.evaluator, parameters=parsed.parameters)
+        case schema.Judge2():
+            return JudgedAssertion(
+                **shared,
+                recipe=parsed.recipe,
+                criterion=parsed.criterion,
+                path=tuple(parsed.path),
+                minimum=parsed.minimum,
+            )
+        case _:
+            raise TypeError(f"{type(parsed).__name__} is no criterion")
