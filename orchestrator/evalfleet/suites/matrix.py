@@ -9,7 +9,7 @@ from math import prod
 
 from evalfleet.errors import DefinitionError, Problem
 from evalfleet.model.canonical import digest
-from evalfleet.model.suite import Scenario, Step, Suite, Variant
+from evalfleet.model.suite import Scenario, Step, Suite
 from evalfleet.suites.locations import nearest
 
 SCENARIO_NOT_FOUND = "EVALUATION_SCENARIO_NOT_FOUND"
@@ -75,12 +75,24 @@ def expand(scenarios: Sequence[Scenario], repetitions: int, max_cases: int) -> t
 
     They are counted before one is built. Raises DefinitionError, EVALUATION_CASE_LIMIT, with the factors.
     """
-    count = sum(prod(_factors(scenario)) for scenario in scenarios) * repetitions
+    count = sum(map(combination_count, scenarios)) * repetitions
     if count > max_cases:
         message = f"more than {max_cases} cases: {_shown(scenarios)}, each {repetitions} times"
         hint = "select scenarios, tags or variants, or raise the limit"
         raise DefinitionError(CASE_LIMIT, [Problem(CASE_LIMIT, message, hint=hint)])
     return tuple(_cases(scenarios, repetitions))
+
+
+def combinations(scenario: Scenario) -> Iterator[dict[str, str]]:
+    """Each choice of variants, by step, later steps' faster; one empty choice without any."""
+    for chosen in product(*(step.variants or (None,) for step in scenario.steps)):
+        pairs = zip(scenario.steps, chosen, strict=True)
+        yield {step.id: variant.id for step, variant in pairs if variant is not None}
+
+
+def combination_count(scenario: Scenario) -> int:
+    """How many choices of variants there are, without making one."""
+    return prod(_factors(scenario))
 
 
 def case_id(scenario_id: str, variants: Mapping[str, str], repetition: int) -> str:
@@ -95,10 +107,8 @@ def turn_id(thread_id: str, step_id: str) -> str:
 
 def _cases(scenarios: Iterable[Scenario], repetitions: int) -> Iterator[SuiteCase]:
     for scenario in scenarios:
-        for chosen in product(*(step.variants or (None,) for step in scenario.steps)):
-            pairs = list(zip(scenario.steps, chosen, strict=True))
-            variants = {step.id: variant.id for step, variant in pairs if variant is not None}
-            steps = tuple(_chosen(step, variant) for step, variant in pairs)
+        for variants in combinations(scenario):
+            steps = tuple(_chosen(step, variants.get(step.id)) for step in scenario.steps)
             for repetition in range(repetitions):
                 yield SuiteCase(
                     id=case_id(scenario.id, variants, repetition),
@@ -109,8 +119,11 @@ def _cases(scenarios: Iterable[Scenario], repetitions: int) -> Iterator[SuiteCas
                 )
 
 
-def _chosen(step: Step, variant: Variant | None) -> Step:
-    return step if variant is None else replace(step, input=variant.input, variants=())
+def _chosen(step: Step, variant_id: str | None) -> Step:
+    if variant_id is None:
+        return step
+    variant = next(each for each in step.variants if each.id == variant_id)
+    return replace(step, input=variant.input, variants=())
 
 
 def _factors(scenario: Scenario) -> list[int]:
