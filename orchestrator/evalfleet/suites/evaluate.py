@@ -45,11 +45,6 @@ def unevaluated(assertions: Iterable[SuiteAssertion], error_code: str) -> tuple[
     return tuple(_outcome(assertion, passed=False, error_code=error_code) for assertion in assertions)
 
 
-def unevaluated(assertions: Sequence[SuiteAssertion], code: str) -> tuple[SuiteOutcome, ...]:
-    """The outcomes of criteria that were not evaluated, for the reason that `code` names."""
-    return tuple(_outcome(assertion, passed=False, error_code=code) for assertion in assertions)
-
-
 @dataclass(frozen=True, slots=True)
 class _Evaluation:
     """One list on its way. `shown` is the context that evaluators get."""
