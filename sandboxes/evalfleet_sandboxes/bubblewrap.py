@@ -23,6 +23,7 @@ from evalfleet_sandboxes.bubblewrap_sandbox import BubblewrapSandbox, Machine, c
 from evalfleet_sandboxes.bubblewrap_shell import shell_argv
 from evalfleet_sandboxes.bubblewrap_view import HOME, view_of_this_machine
 from evalfleet_sandboxes.cgroups import hierarchies
+from evalfleet_sandboxes.kept_environment import NAME, left_environment
 from evalfleet_sandboxes.lease import Lease, found_leases, reap_lease
 
 _UNFILTERED = "system calls are not filtered: this kernel or architecture has no filter for them"
@@ -101,8 +102,8 @@ class BubblewrapProvider:
         """See `Enterable.enter_argv`."""
         machine = await self._look()
         root = self._place.state / sandbox.id
-        terminal = self._place.environment.get("TERM", "dumb")
-        return shell_argv(machine.bwrap, root, machine.view, machine.rights, terminal)
+        own = {"TERM": self._place.environment.get("TERM", "dumb"), **await in_thread(left_environment, root / NAME)}
+        return shell_argv(machine.bwrap, root, machine.view, machine.rights, own)
 
     async def _look(self) -> Machine:
         """Look at the machine once. Raises ConfigurationError saying what is missing."""

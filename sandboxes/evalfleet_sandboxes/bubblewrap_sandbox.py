@@ -25,6 +25,7 @@ from evalfleet_sandboxes.cgroups import Cgroup, Hierarchies
 from evalfleet_sandboxes.detached import FileExecution, Outputs, redirected
 from evalfleet_sandboxes.folder import Folder
 from evalfleet_sandboxes.host_commands import host_bash, not_started
+from evalfleet_sandboxes.kept_environment import NAME, leave_environment
 from evalfleet_sandboxes.lease import Lease
 from evalfleet_sandboxes.listening import listen_in_network_of
 from evalfleet_sandboxes.removing import empty
@@ -192,6 +193,7 @@ class BubblewrapSandbox:
             for name in ("room", "work"):
                 os.mkdir(root / name, 0o755)
             self._files.export(root / "work")
+        leave_environment(root / NAME, self._spec)
         (root / _ETC).unlink(missing_ok=True)
         self._machine.etc.leave(root / _ETC, self._user, network=False)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from evalfleet.model.definition import SandboxSpec
@@ -11,19 +11,19 @@ from evalfleet_sandboxes.bubblewrap_view import ENVIRONMENT, WORKDIR, View, room
 from evalfleet_sandboxes.host_commands import shell
 
 
-def shell_argv(bwrap: str, root: Path, view: View, rights: Rights, terminal: str) -> tuple[str, ...]:
+def shell_argv(bwrap: str, root: Path, view: View, rights: Rights, own: Mapping[str, str]) -> tuple[str, ...]:
     """The command that opens it on the caller's terminal, as the user whose files these are. It has no network.
 
-    `root` is the lease's directory, `terminal` the value of TERM.
+    `root` is the lease's directory; `own` stands in the environment beside what every sandbox has.
     """
-    return (bwrap, *_arguments(root, view, rights, terminal), "--", *_as_its_user(rights), shell())
+    return (bwrap, *_arguments(root, view, rights, own), "--", *_as_its_user(rights), shell())
 
 
-def _arguments(root: Path, view: View, rights: Rights, terminal: str) -> Iterator[str]:
+def _arguments(root: Path, view: View, rights: Rights, own: Mapping[str, str]) -> Iterator[str]:
     yield from rights.arguments(rights.user(None))
     yield from view.arguments(SandboxSpec(), root / "etc", root.parent)
     yield from room_arguments(root, None)
-    for name, value in {**ENVIRONMENT, "TERM": terminal}.items():
+    for name, value in {**ENVIRONMENT, **own}.items():
         yield from ("--setenv", name, value)
     yield from ("--chdir", WORKDIR)
     if rights.root:

@@ -23,6 +23,7 @@ from evalfleet_sandboxes.container_box import WORKDIR, Box, BoxPlan
 from evalfleet_sandboxes.container_engine import Engine, ImageConfig, choose_engine
 from evalfleet_sandboxes.container_images import Images
 from evalfleet_sandboxes.container_owner import Owner, entry_labels, entry_options, kept_mark
+from evalfleet_sandboxes.kept_environment import leave_environment, left_environment
 from evalfleet_sandboxes.listening import listen_in_network_of
 from evalfleet_sandboxes.remote_commands import RemoteCommands, RemoteExecution
 from evalfleet_sandboxes.remote_files import RemoteFiles
@@ -128,7 +129,7 @@ class ContainerSandbox:
         self._closed = True
         async with self._changing:
             await self._box.stop()
-            await in_thread(kept_mark(self._scratch, self.id).touch)
+            await in_thread(leave_environment, kept_mark(self._scratch, self.id), self._plan.spec)
             await self._commands.end_all()
             self._on_closed(self)
 
@@ -257,7 +258,10 @@ class ContainerProvider:
         engine = await self._chosen()
         for container in await engine.containers((sandbox.id,)):
             if self._owner.placed(container):
-                shell = (engine.program, "exec", "--interactive", "--tty", *entry_options(container), sandbox.id, "sh")
+                left = await in_thread(left_environment, kept_mark(self._place.state, sandbox.id))
+                given = [option for name, text in left.items() for option in ("--env", f"{name}={text}")]
+                options = (*entry_options(container), *given)
+                shell = (engine.program, "exec", "--interactive", "--tty", *options, sandbox.id, "sh")
                 return shell if container.state.running else ("sh", "-c", _WHILE_ENTERED, sandbox.id, *shell)
         raise ConfigurationError(f"there is no container {sandbox.id} any more")
 

@@ -86,7 +86,10 @@ class Owner:
 
 
 def kept_mark(folder: Path, identifier: str) -> Path:
-    """The file of a state folder that says of a container that it stays; a container can't be labelled any more."""
+    """The file of a state folder that says of a container that it stays, and has what is known of its environment.
+
+    A container can't be labelled any more.
+    """
     return folder / f"{identifier}.kept"
 
 

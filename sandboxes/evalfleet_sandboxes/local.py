@@ -24,6 +24,7 @@ from evalfleet_sandboxes.blocking import in_thread
 from evalfleet_sandboxes.detached import FileExecution, Outputs, redirected
 from evalfleet_sandboxes.folder import Folder
 from evalfleet_sandboxes.host_commands import SYSTEM_PATH, host_bash, not_started, shell
+from evalfleet_sandboxes.kept_environment import NAME, leave_environment, left_environment
 from evalfleet_sandboxes.lease import Lease, found_leases, reap_lease
 from evalfleet_sandboxes.setup_commands import set_up
 
@@ -54,6 +55,7 @@ class LocalSandbox:
         self._work = lease.root / "work"
         self._workdir = str(self._work)
         self._folder = Folder(self._work, seen=self.workdir)
+        self._spec = spec
         self._env = {**_environment(lease.root), **spec.env}
         self._executions: dict[str, FileExecution] = {}
         self._numbers = itertools.count(1)
@@ -131,7 +133,7 @@ class LocalSandbox:
         await self._end(self._lease.release)
 
     async def keep(self) -> None:
-        await self._end(self._lease.keep)
+        await self._end(self._leave)
 
     async def prepare(self, spec: SandboxSpec) -> None:
         """Take the lease, make the directories, copy the files, run the setup commands."""
@@ -149,6 +151,10 @@ class LocalSandbox:
                 raise _failure("SANDBOX_CLEANUP_FAILED", str(error)) from error
             await in_thread(leave)
             self._on_closed(self)
+
+    def _leave(self) -> None:
+        leave_environment(self._lease.root / NAME, self._spec)
+        self._lease.keep()
 
     def _lay_out(self, spec: SandboxSpec) -> None:
         self._lease.take()
@@ -221,7 +227,7 @@ class LocalProvider:
 
     async def enter_argv(self, sandbox: FoundSandbox) -> tuple[str, ...]:
         root = self._state / sandbox.id
-        variables = {**_environment(root), "TERM": self._terminal}
+        variables = {**_environment(root), "TERM": self._terminal, **await in_thread(left_environment, root / NAME)}
         inside = ("env", "-i", *(f"{name}={value}" for name, value in variables.items()), shell())
         return ("sh", "-c", 'cd "$0" && exec "$@"', str(root / "work"), *inside)
 

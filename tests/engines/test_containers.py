@@ -135,7 +135,8 @@ async def test_containers_of_others_are_neither_found_nor_removed(engine: str, t
 async def test_a_kept_container_stands_still_with_its_files_until_it_is_reaped(engine: str, tmp_path: Path) -> None:
     seconds = forever()
     async with provider_of(engine, tmp_path) as provider:
-        sandbox = await provider.create(SandboxSpec(image=IMAGE), "mine")
+        spec = SandboxSpec(image=IMAGE, env={"COLOUR": "deep 'blue' é", "DOOR_CODE": "7-1-3"}, env_from=("DOOR_CODE",))
+        sandbox = await provider.create(spec, "mine")
         await sandbox.run(Command(argv=("sh", "-c", f"echo evidence > file; sleep {seconds} &")))
         await sandbox.keep()
     assert alive(seconds) == 0
@@ -144,6 +145,7 @@ async def test_a_kept_container_stands_still_with_its_files_until_it_is_reaped(e
         assert found.kept
         argv = await provider.enter_argv(found)
         assert argv[0] == "sh" and found.id in argv
+        assert "COLOUR=deep 'blue' é" in argv and not any("DOOR_CODE" in argument for argument in argv)
         call(engine, "start", found.id)
         assert call(engine, "exec", "--workdir", sandbox.workdir, found.id, "cat", "file") == "evidence\n"
         await provider.reap(found)

@@ -23,9 +23,11 @@ EVALS = {
 EVAL = """
 from evalfleet import *
 
-@define_eval(description="Writes a file.", sandbox=SandboxSpec(backend="local"))
+SPEC = SandboxSpec(backend="local", env={{"COLOUR": "deep 'blue' é"}}, env_from=("DOOR_CODE",))
+
+@define_eval(description="Writes a file.", sandbox=SPEC)
 async def body(t):
-    turn = await t.send("(sleep 600 &) ; echo left by {name} > note; echo written")
+    turn = await t.send("(sleep 600 &) ; echo left by {name} > note; test -n \\"$DOOR_CODE\\" && echo written")
     {check}
 """
 EXPERIMENT = """
@@ -33,6 +35,11 @@ schema_version: 1
 name: keeping
 arms: {mine: {adapter: python, entry: "my_agents:worker"}}
 """
+
+
+@pytest.fixture(autouse=True)
+def secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOOR_CODE", "7-1-3")
 
 
 @pytest.fixture
@@ -84,6 +91,7 @@ def test_a_kept_one_is_told_entered_spared_and_stopped(orchestrate: Orchestrate,
     entered = enter(orchestrate, "bad", "cat note; echo more > other; exit 7\n")
     assert (entered.returncode, entered.stdout) == (7, "left by bad\n")
     assert enter(orchestrate, identifier, "cat other\n").stdout == "more\n"
+    assert enter(orchestrate, identifier, 'echo "$COLOUR|$DOOR_CODE"\n').stdout == "deep 'blue' é|\n"
 
     (value,) = orchestrate("sandboxes", "--reap", "--force", "--json").values
     assert value == {"removed": []}

@@ -11,11 +11,20 @@ from evalfleet.sandbox_ports import Command, Enterable, Keepable
 from evalfleet.testing.sandbox_subject import alive, forever
 from evalfleet_sandboxes.bubblewrap import BubblewrapProvider
 
-LOOK = b"cat notes; pwd; id -u; grep ^CapEff /proc/self/status; cat /proc/net/dev; touch mine && exit 7\n"
+ENV = {"COLOUR": "deep 'blue' é", "DOOR_CODE": "7-1-3"}
+LOOK = b"""
+cat notes; echo "$COLOUR|$DOOR_CODE"; pwd; id -u; grep ^CapEff /proc/self/status; cat /proc/net/dev
+touch mine && exit 7
+"""
 
 
 @pytest.mark.parametrize(
-    "spec", [SandboxSpec(), SandboxSpec(resources=Resources(disk=1 << 24))], ids=["disk", "memory"]
+    "spec",
+    [
+        SandboxSpec(env=ENV, env_from=("DOOR_CODE",)),
+        SandboxSpec(env=ENV, env_from=("DOOR_CODE",), resources=Resources(disk=1 << 24)),
+    ],
+    ids=["disk", "memory"],
 )
 async def test_a_kept_one_can_be_entered_and_reaped(bubblewrap: BubblewrapProvider, spec: SandboxSpec) -> None:
     sandbox = await bubblewrap.create(spec, "run/1")
@@ -37,7 +46,8 @@ async def test_a_kept_one_can_be_entered_and_reaped(bubblewrap: BubblewrapProvid
     text = out.decode()
     if spec.resources.disk is None:
         assert shell.returncode == 7, err.decode()
-    assert text.startswith(f"left for you\n/sandbox/work\n{inside}CapEff:\t0000000000000000\n"), text + err.decode()
+    seen = f"left for you\ndeep 'blue' é|\n/sandbox/work\n{inside}CapEff:\t0000000000000000\n"
+    assert text.startswith(seen), text + err.decode()
     interfaces = [line.split(":")[0].strip() for line in text.splitlines() if ":" in line and "CapEff" not in line]
     assert interfaces == ["lo"]
 
