@@ -41,7 +41,7 @@ def script_faults(
         *_unanswered(rules, gold, requirements, max_turns),
         *(fault for rule in rules for fault in _leaks(rule, requirements, decisions)),
         *(
-            ScriptFault("UNKNOWN_REQUIREMENT", f"{name!r} is no requirement", rule.id)
+            ScriptFault("unknown-requirement", f"{name!r} is no requirement", rule.id)
             for rule in rules
             for name in sorted((rule.asked | rule.supplies | rule.supplied) - requirements.keys())
         ),
@@ -52,7 +52,7 @@ def _doubled(rules: Sequence[ScriptRule]) -> Iterator[ScriptFault]:
     seen: set[str] = set()
     for rule in rules:
         if rule.id in seen:
-            yield ScriptFault("DOUBLED_RULE", "two rules have this id", rule.id)
+            yield ScriptFault("doubled-rule", "two rules have this id", rule.id)
         seen.add(rule.id)
 
 
@@ -75,10 +75,10 @@ def _unanswered(
                 missing.setdefault(asked, cursor.answers + 1)
     for asked, turn in missing.items():
         names = ", ".join(sorted(asked))
-        yield ScriptFault("MISSING_RULE", f"no rule answers who asks for {names} in turn {turn}")
+        yield ScriptFault("missing-rule", f"no rule answers who asks for {names} in turn {turn}")
     for rule in rules:
         if rule.id not in reached:
-            yield ScriptFault("UNREACHABLE_RULE", "no request ever reaches it", rule.id)
+            yield ScriptFault("unreachable-rule", "no request ever reaches it", rule.id)
 
 
 def _enqueue(found: Answer, waiting: deque[Cursor], known: set[bytes], max_turns: int) -> None:
@@ -100,10 +100,10 @@ def _leaks(
 ) -> Iterator[ScriptFault]:
     for decision in decisions:
         if _says(rule.reply, decision):
-            yield ScriptFault("LEAKS_DECISION", f"the reply contains the decision {decision!r}", rule.id)
+            yield ScriptFault("leaks-decision", f"the reply contains the decision {decision!r}", rule.id)
     for name in sorted(requirements):
         if name not in rule.asked and _says(rule.reply, name):
-            yield ScriptFault("LEAKS_REQUIREMENT", f"the reply names {name!r}, which was not asked for", rule.id)
+            yield ScriptFault("leaks-requirement", f"the reply names {name!r}, which was not asked for", rule.id)
 
 
 def _says(reply: str, word: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from evalfleet.model.canonical import canonical_bytes, digest, parse_exact
 
@@ -63,8 +63,7 @@ class Collection:
         return value
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class RowKey:
+class RowKey(NamedTuple):
     """Where a record stands."""
 
     collection: str

@@ -31,7 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evalfleet.model.canonical import canonical_bytes, digest, parse_exact
 from evalfleet.taskpacks.diff import Actor
-from evalfleet.taskpacks.state import RowKey
+from evalfleet.taskpacks.state import HARNESS, RowKey
 from evalfleet.taskpacks.writes import Write
 
 
@@ -86,9 +86,13 @@ class TraceLine(BaseModel):
     def writes(self) -> tuple[Write, ...]:
         """What the call wrote."""
         return tuple(
-            Write(self.step, self.actor, RowKey(each.collection, each.key), each.before, each.after)
+            Write(self.step, self._writer(each), RowKey(each.collection, each.key), each.before, each.after)
             for each in self.written
         )
+
+    def _writer(self, written: WrittenRecord) -> Actor:
+        """Who wrote: clock, counters and cursor are the harness's, whoever made them move."""
+        return Actor.HARNESS if written.collection == HARNESS else self.actor
 
     def document(self) -> dict[str, Any]:
         """The line as JSON; what is as usual is left out."""

@@ -1,0 +1,151 @@
+"""Case stores of Task packs in Postgres: a schema a snapshot, and one an attempt that is cloned from it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+
+import psycopg
+from psycopg import sql
+
+from evalfleet.errors import ConfigurationError, StoreError
+from evalfleet.store.connection import Connection, connect, first_line
+
+_SNAPSHOT, _ATTEMPT = "evalfleet_snapshot_", "evalfleet_cases_"
+
+#: What an attempt's place may be called, so that it is an identifier and stays below Postgres's 63 bytes.
+_NAME = re.compile(r"[0-9a-z_]{1,40}")
+_ID = re.compile(r"[0-9a-f]{64}")
+
+_TABLE = "(collection text, key text, body text NOT NULL, PRIMARY KEY (collection, key))"
+
+
+class PostgresCases:
+    """Snapshots and attempts in schemas of the database at `url`, over one connection, made when it is needed.
+
+    Bodies are text and not jsonb, which would change numbers and refuse NUL.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._lock = asyncio.Lock()
+        self._connection: Connection | None = None
+
+    async def keep(self, snapshot_id: str, rows: Sequence[tuple[str, str, str]]) -> None:
+        """Keep a snapshot, whole or not at all, whoever else does the same. Raises StoreError."""
+        schema = _snapshot(snapshot_id)
+        async with self.transaction() as connection:
+            await connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (schema,))
+            if not await _exists(connection, schema):
+                await _create(connection, schema)
+                await _copy(connection, schema, rows)
+                comment = sql.SQL("COMMENT ON SCHEMA {} IS {}").format(sql.Identifier(schema), snapshot_id)
+                await connection.execute(comment)
+
+    async def snapshots(self) -> Sequence[str]:
+        """The ids of all snapshots, in order. Raises StoreError."""
+        found = (
+            "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE starts_with(nspname, %s) ORDER BY 1"
+        )
+        async with self.transaction() as connection:
+            cursor = await connection.execute(found, (_SNAPSHOT,))
+            return [identifier for (identifier,) in await cursor.fetchall()]
+
+    async def open(self, name: str) -> PostgresRows:
+        """An empty schema for an attempt. Raises StoreError when there is one of this name."""
+        if not _NAME.fullmatch(name):
+            raise ConfigurationError(f"a case store is named by up to 40 of 0-9, a-z and _, not {name!r:.80}")
+        schema = _ATTEMPT + name
+        async with self.transaction() as connection:
+            await _create(connection, schema)
+        return PostgresRows(self, schema)
+
+    async def close(self) -> None:
+        """Close the connection; snapshots stay."""
+        async with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                await connection.close()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[Connection]:
+        """The connection, for one transaction at a time. Raises StoreError when the database can't be used."""
+        async with self._lock:
+            if self._connection is None or self._connection.closed:
+                self._connection = await connect(self._url, autocommit=True)
+            try:
+                async with self._connection.transaction():
+                    yield self._connection
+            except psycopg.Error as error:
+                raise StoreError(f"the case store: {first_line(error)}") from error
+
+
+class PostgresRows:
+    """One attempt's schema."""
+
+    def __init__(self, cases: PostgresCases, schema: str) -> None:
+        self._cases = cases
+        self._schema = schema
+        self._table = sql.Identifier(schema, "records")
+
+    async def restore(self, snapshot_id: str) -> bool:
+        """Take over the rows of the snapshot's schema in one transaction; False when there is none."""
+        template = _snapshot(snapshot_id)
+        async with self._cases.transaction() as connection:
+            if not await _exists(connection, template):
+                return False
+            await connection.execute(sql.SQL("TRUNCATE {}").format(self._table))
+            source = sql.Identifier(template, "records")
+            await connection.execute(sql.SQL("INSERT INTO {} SELECT * FROM {}").format(self._table, source))
+            return True
+
+    async def read(self) -> Sequence[tuple[str, str, str]]:
+        """All rows."""
+        query = sql.SQL("SELECT collection, key, body FROM {}").format(self._table)
+        async with self._cases.transaction() as connection:
+            cursor = await connection.execute(query)
+            return [(collection, key, body) for collection, key, body in await cursor.fetchall()]
+
+    async def write(self, writes: Sequence[tuple[str, str, str | None]]) -> None:
+        """Put and remove rows in one transaction."""
+        put = sql.SQL(
+            "INSERT INTO {} VALUES (%s, %s, %s) ON CONFLICT (collection, key) DO UPDATE SET body = excluded.body"
+        ).format(self._table)
+        remove = sql.SQL("DELETE FROM {} WHERE collection = %s AND key = %s").format(self._table)
+        async with self._cases.transaction() as connection:
+            for collection, key, body in writes:
+                if body is None:
+                    await connection.execute(remove, (collection, key))
+                else:
+                    await connection.execute(put, (collection, key, body))
+
+    async def close(self) -> None:
+        """Drop the schema."""
+        drop = sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(self._schema))
+        async with self._cases.transaction() as connection:
+            await connection.execute("SET LOCAL client_min_messages = warning")
+            await connection.execute(drop)
+
+
+async def _exists(connection: Connection, schema: str) -> bool:
+    cursor = await connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", (schema,))
+    return await cursor.fetchone() is not None
+
+
+async def _create(connection: Connection, schema: str) -> None:
+    await connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+    await connection.execute(sql.SQL("CREATE TABLE {} " + _TABLE).format(sql.Identifier(schema, "records")))
+
+
+async def _copy(connection: Connection, schema: str, rows: Sequence[tuple[str, str, str]]) -> None:
+    statement = sql.SQL("COPY {} FROM STDIN").format(sql.Identifier(schema, "records"))
+    async with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        for row in rows:
+            await copy.write_row(row)
+
+
+def _snapshot(snapshot_id: str) -> str:
+    """The schema of a snapshot; what is no digest names none that exists."""
+    return _SNAPSHOT + (snapshot_id[:40] if _ID.fullmatch(snapshot_id) else "none")

@@ -1,0 +1,223 @@
+"""One attempt's world: its case store, the tools on it, their trace, and the responder on the other side."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from evalfleet.errors import AttemptFailure, AuthoringError, EvalfleetError, FailureKind, describe
+from evalfleet.model.tool import Tool, ToolArgumentError, ToolRejected
+from evalfleet.taskpacks.case_store import CaseStore, Restored
+from evalfleet.taskpacks.cases import RESPONDER, Cases
+from evalfleet.taskpacks.diff import Actor, attributed, compare
+from evalfleet.taskpacks.journal import Journal
+from evalfleet.taskpacks.pack_tool import PackTool
+from evalfleet.taskpacks.policy import Allowed, Examined, examine
+from evalfleet.taskpacks.responder import RESPONDER_NO_RULE, Answer, ScriptRule, answer, read_cursor
+from evalfleet.taskpacks.state import CaseState
+from evalfleet.taskpacks.trace import CallStatus, CallTrace, TraceLine, completed, read_lines, result_ref
+
+UNKNOWN_TOOL, INVALID_ARGUMENTS, TOOL_RAISED = "UNKNOWN_TOOL", "INVALID_ARGUMENTS", "TOOL_RAISED"
+CALL_REJECTED = "CALL_REJECTED"
+
+#: What the responder's acts are called in a trace.
+REPLY = "responder.reply"
+
+Act = Callable[[Cases], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldTool(Tool):
+    """A pack's tool as an agent holds it. Also arguments that do not fit reach the trace."""
+
+    perform: Callable[[str, Any], Awaitable[Any]]
+
+    async def call(self, arguments: Mapping[str, Any]) -> Any:
+        """Call it in the attempt's world. Raises ToolArgumentError, ToolRejected, or what the tool raises."""
+        return await self.perform(self.name, arguments)
+
+
+class World:
+    """What the agent, the responder and the harness do to one case store, one call at a time."""
+
+    def __init__(self, store: CaseStore, journal: Journal, tools: Sequence[PackTool], script: Sequence[ScriptRule]):
+        self._store = store
+        self._journal = journal
+        self._tools = {tool.name: tool for tool in tools}
+        self._script = script
+        self._lock = asyncio.Lock()
+        self._start: CaseState | None = None
+        self._failure: AttemptFailure | None = None
+        self.turn = 0
+        self.results: dict[str, Any] = {}
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools for an agent."""
+        return tuple(self._offered(tool) for tool in self._tools.values())
+
+    @property
+    def trace(self) -> CallTrace:
+        """The calls so far."""
+        return read_lines([line.document() for line in self._journal.lines])
+
+    async def reset(self, snapshot_id: str) -> Restored:
+        """Start from a snapshot. Raises AttemptFailure; refused once the first call was made."""
+        restored = await self._store.reset(snapshot_id)
+        self._start = await self._store.state()
+        return restored
+
+    async def call(self, name: str, arguments: Any) -> Any:
+        """Call a tool as the agent; its result as JSON.
+
+        Raises ToolArgumentError for a name or arguments that fit no tool, ToolRejected, or what the tool raises.
+        """
+        async with self._lock:
+            tool = self._tools.get(name)
+            if tool is None:
+                await self._deny(name, arguments, UNKNOWN_TOOL)
+                raise ToolArgumentError(f"there is no tool {name!r}; there are {', '.join(self._tools)}")
+            try:
+                bound = _bound(tool, arguments)
+            except ToolArgumentError:
+                await self._deny(name, arguments, INVALID_ARGUMENTS)
+                raise
+            line = self._journal.next(name, dict(arguments), Actor.AGENT, self.turn)
+            return await self._perform(line, lambda cases: tool.function(cases, **bound), tool.mutating)
+
+    async def reply(self, asked: Iterable[str]) -> Answer:
+        """What the responder answers to who asks for requirements. Raises AttemptFailure RESPONDER_NO_RULE."""
+        wanted = sorted(set(asked))
+        async with self._lock:
+            cursor = read_cursor(Cases(await self._store.state(), Actor.RESPONDER, 0).kept(RESPONDER))
+            found = answer(self._script, wanted, cursor)
+            if found is None:
+                message = f"no rule of the responder answers who asks for {', '.join(wanted) or 'nothing'}"
+                raise AttemptFailure(FailureKind.AUTHORING, RESPONDER_NO_RULE, message)
+            line = self._journal.next(REPLY, {"asked": wanted}, Actor.RESPONDER, self.turn)
+            line = line.model_copy(update={"rule": found.rule.id})
+            await self._perform(line, lambda cases: _carry_out(cases, found), mutating=True)
+            return found
+
+    async def refused(self, name: str, arguments: Any, code: str = UNKNOWN_TOOL) -> None:
+        """Trace a call that never reached a tool."""
+        async with self._lock:
+            await self._deny(name, arguments, code)
+
+    async def examine(self, policy: Sequence[Allowed]) -> Examined:
+        """What changed since the reset, held against a policy."""
+        async with self._lock:
+            if self._start is None:
+                raise AuthoringError("reset() the world before its changes are looked at")
+            after, trace = await self._store.state(), self.trace
+            diff = attributed(compare(self._start, after), ((each.row, each.actor) for each in trace.writes))
+            return examine(policy, diff, trace.writes, after.schema)
+
+    async def state(self) -> CaseState:
+        """All records as they stand."""
+        return await self._store.state()
+
+    def check(self) -> None:
+        """Raise the first failure of the world itself, which an agent may have taken for one of its tools."""
+        if self._failure is not None:
+            raise self._failure
+
+    # --- one call ---------------------------------------------------------------------------------------------
+
+    async def _perform(self, line: TraceLine, act: Act, mutating: bool) -> Any:
+        """Do it and write down how it ended. Cancelled in the middle, a mutating call leaves its intent alone."""
+        try:
+            self._store.active = True
+            if mutating:
+                await self._journal.append(line)
+            cases = Cases(await self._store.state(), line.actor, line.step)
+            try:
+                result = await _result(act, cases)
+                _check_writes(line.tool, cases, mutating)
+            except ToolRejected:
+                await self._journal.append(completed(line, status=CallStatus.DENIED, error=CALL_REJECTED))
+                raise
+            except Exception:
+                await self._journal.append(completed(line, status=CallStatus.ERROR, error=TOOL_RAISED))
+                raise
+            writes = tuple(cases.writes())
+            await self._store.write((each.row, cases.after.rows.get(each.row)) for each in writes)
+            reference = result_ref(result)
+            self.results[reference] = result
+            digest = cases.after.digest if mutating else None
+            await self._journal.append(completed(line, writes, result_ref=reference, state_digest=digest))
+            return result
+        except (EvalfleetError, OSError) as error:
+            self._break(error)
+            raise
+
+    def _break(self, error: Exception) -> None:
+        """Keep a failure of the store or of the pack: not of the agent, whatever it makes of it."""
+        if isinstance(error, AttemptFailure):
+            self._failure = self._failure or error
+        elif isinstance(error, AuthoringError):
+            self._failure = self._failure or AttemptFailure(FailureKind.AUTHORING, error.code, str(error))
+        else:
+            message = f"{type(error).__name__}: {describe(error)}"
+            self._failure = self._failure or AttemptFailure(FailureKind.INFRASTRUCTURE, "CASE_STORE_FAILED", message)
+
+    async def _deny(self, name: str, arguments: Any, code: str) -> None:
+        known = isinstance(arguments, Mapping)
+        line = self._journal.next(
+            name, dict(cast("Mapping[str, Any]", arguments)) if known else {}, Actor.AGENT, self.turn
+        )
+        received = None if known else arguments
+        await self._journal.append(completed(line, status=CallStatus.DENIED, error=code, received=received))
+
+    def _offered(self, tool: PackTool) -> WorldTool:
+        async def function(**arguments: Any) -> Any:
+            return await self.call(tool.name, arguments)
+
+        seen = tool.tool
+        return WorldTool(
+            name=seen.name,
+            description=seen.description,
+            parameters=seen.parameters,
+            function=function,
+            arguments=seen.arguments,
+            perform=self.call,
+        )
+
+
+def _bound(tool: PackTool, arguments: Any) -> dict[str, Any]:
+    if not isinstance(arguments, Mapping):
+        raise ToolArgumentError(f"{tool.name}: the arguments are a JSON object, not {type(arguments).__name__}")
+    return tool.tool.bind(cast("Mapping[str, Any]", arguments))
+
+
+async def _result(act: Act, cases: Cases) -> Any:
+    """What a function of the pack returns, as JSON; a plain one runs in a thread."""
+    result = act(cases) if inspect.iscoroutinefunction(act) else await asyncio.to_thread(act, cases)
+    value = await result if inspect.isawaitable(result) else result
+    try:
+        return json.loads(json.dumps(value, default=to_jsonable_python))
+    except PydanticSerializationError as error:
+        raise TypeError(f"the tool returned a {type(value).__name__}, which has no JSON form") from error
+
+
+def _check_writes(tool: str, cases: Cases, mutating: bool) -> None:
+    if not mutating and (path := next((each.row for each in cases.writes()), None)) is not None:
+        message = f"{tool} wrote {path.collection}/{path.key}: declare it @pack_tool(mutating=True)"
+        raise AuthoringError(message, "READ_ONLY_TOOL")
+
+
+def _carry_out(cases: Cases, found: Answer) -> str:
+    """The responder's writes, and how far its script has come."""
+    for each in found.rule.writes:
+        if each.key is None:
+            cases.add(each.collection, each.record)
+        else:
+            cases.update(each.collection, each.key, **each.record)
+    cases.keep(RESPONDER, found.cursor.document())
+    return found.rule.reply
