@@ -39,6 +39,8 @@ SELECT run_key, {RUN} FROM runs WHERE deleted_at IS NULL AND id LIKE %(prefix)s
 ORDER BY (id = %(exact)s) DESC, id LIMIT 7
 """.encode()
 
+NEWEST_IDS = b"SELECT id FROM runs WHERE deleted_at IS NULL ORDER BY run_key DESC LIMIT 1000"
+
 RUN_BY_KEY = f"SELECT {RUN} FROM runs WHERE run_key = %s".encode()
 
 GRADINGS = b"""
@@ -254,6 +256,29 @@ def cases(reopened: bool, graded: bool) -> bytes:
     {_attempt_of("a", "s", graded)}
     WHERE %(statuses)s::text[] IS NULL OR {_STATUS} = ANY(%(statuses)s)
     ORDER BY c.ordinal LIMIT %(limit)s
+    """.encode()
+
+
+@cache
+def side(reopened: bool, graded: bool) -> bytes:
+    """Every case of one arm as a comparison reads it, in no order.
+
+    A copied attempt has lost the run that it comes from; who made it and when tells it from every other.
+    """
+    own = "CASE WHEN s.attempt IS NULL THEN s.{0} ELSE a.{0} END"
+    return f"""
+    SELECT c.ordinal, c.eval_id, c.definition, sha256(c.row), c.variants, c.repetition, c.style::text,
+           s.how::text, s.verdict::text, s.kind::text, {own.format("score_state")}::text, {own.format("earned")},
+           s.attempt, s.from_run, s.from_attempt,
+           CASE WHEN a.attempt < {FIRST_OWN_ATTEMPT}
+                THEN concat_ws('|', a.worker, extract(epoch FROM a.started_at), a.duration) END
+    FROM cases c {_headline(graded) if reopened else _standing(graded)}
+    LEFT JOIN {_attempts(graded)} a
+    ON a.run_key = c.run_key AND a.attempt = coalesce(
+        s.attempt, CASE WHEN s.from_attempt < {FIRST_OWN_ATTEMPT} THEN s.from_attempt END
+    )
+    WHERE c.run_key = %(run_key)s
+      AND c.arm = (SELECT r.arm FROM arms r WHERE r.run_key = %(run_key)s AND r.name = %(arm)s)
     """.encode()
 
 

@@ -6,9 +6,11 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from evalfleet.errors import ConfigurationError
+from evalfleet.model.comparison import SideCase
 from evalfleet.model.events import Event
 from evalfleet.model.grading import Grading
 from evalfleet.model.report import AttemptDetail, AttemptView, CaseView, RunAggregate, RunInfo, RunProgress
@@ -20,7 +22,7 @@ from evalfleet.store.connection import Connection, connect
 from evalfleet.store.evidence import EvidenceReader
 from evalfleet.store.lifeline import Lifeline
 from evalfleet.store.records import Origin, RecordReader
-from evalfleet.store.views import attempt_view, case_view, grading_view, run_info
+from evalfleet.store.views import attempt_view, case_view, grading_view, run_info, side_case
 
 T = TypeVar("T")
 
@@ -134,6 +136,19 @@ class Reader:
         reopened = bool((await self._rows(read_sql.REOPENED.encode(), (key,)))[0][0])
         return [case_view(row) for row in await self._rows(read_sql.cases(reopened, info.grading > 0), given)]
 
+    async def arms(self, run: str) -> list[str]:
+        """The names of the run's arms, in experiment order."""
+        key, _ = await self._find(run)
+        return [name for _, name, *_ in await self._rows(read_sql.ARMS.encode(), (key,))]
+
+    async def side(self, run: str, arm: str, grading: int | None = None) -> list[SideCase]:
+        """All cases of an arm in planned order, with what a comparison needs of each and no more."""
+        key, info = await self._find(run, grading)
+        reopened = bool((await self._rows(read_sql.REOPENED.encode(), (key,)))[0][0])
+        given = {"run_key": key, "grading": info.grading, "arm": arm}
+        rows = await self._rows(read_sql.side(reopened, info.grading > 0), given)
+        return sorted((side_case(info.id, row) for row in rows), key=lambda case: case.ordinal)
+
     async def attempts(self, run: str, case: int, grading: int | None = None) -> list[AttemptView]:
         """The attempts of a case by number; none for a carried case, whose evidence its `carried_from` names."""
         key, info = await self._find(run, grading)
@@ -194,7 +209,7 @@ class Reader:
         given = {"prefix": _literal(prefix), "exact": prefix}
         rows = await self._rows(read_sql.RUNS_BY_PREFIX, given)
         if not rows or not prefix:
-            raise ConfigurationError(f"there is no run {prefix!r}; `orchestrate runs` lists them")
+            raise ConfigurationError(f"there is no run {prefix!r}{await self._nearest(prefix)}")
         found = [(int(row[0]), run_info(row[1:])) for row in rows]
         if len(found) > 1 and found[0][1].id != prefix:
             ids = ", ".join(info.id for _, info in found[:6])
@@ -205,6 +220,13 @@ class Reader:
             if grading not in known:
                 raise ConfigurationError(f"run {info.id} has no grading {grading}, only 0 to {max(known, default=0)}")
         return key, info if grading is None else replace(info, grading=grading)
+
+    async def _nearest(self, prefix: str) -> str:
+        """What to try instead of an id that no run has."""
+        newest = await self._rows(read_sql.NEWEST_IDS, ())
+        beginnings = {run[: len(prefix)]: run for (run,) in newest}
+        close = get_close_matches(prefix, beginnings, n=1) if prefix else []
+        return f": did you mean {beginnings[close[0]]}?" if close else "; `orchestrate runs` lists them"
 
     async def _pages(self, key: int, attempt: int, first: int, last: int) -> Sequence[tuple[Any, ...]]:
         given = {"run_key": key, "attempt": attempt, "first": first, "last": last}

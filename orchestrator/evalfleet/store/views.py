@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evalfleet.errors import FailureKind
+from evalfleet.model.comparison import Origin, SideCase
 from evalfleet.model.grading import Grading
 from evalfleet.model.report import AttemptView, CaseView, RunInfo
 from evalfleet.model.usage import Usage
@@ -73,6 +74,39 @@ def case_view(row: Sequence[Any]) -> CaseView:
         carried_from=None if from_run is None else (from_run, from_attempt),
         carried_grading=from_grading or 0,
     )
+
+
+def side_case(run: str, row: Sequence[Any]) -> SideCase:
+    """A case of a run for a comparison; one that is not settled is pending."""
+    ordinal, eval_id, definition, digest, variants, repetition, style, how, verdict, kind = row[:10]
+    state, earned, *made = row[10:16]
+    status = CaseStatus.PENDING
+    if how is not None:
+        status = CaseStatus(verdict if how in ("attempt", "carried") else how)
+    return SideCase(
+        ordinal=ordinal,
+        eval_id=eval_id,
+        definition=definition,
+        row=digest,
+        variants=variants,
+        repetition=repetition,
+        style=Style(style),
+        status=status,
+        kind=None if kind is None else FailureKind(kind),
+        score_state=None if state is None else ScoreState(state),
+        earned=earned,
+        origin=_origin(run, *made),
+    )
+
+
+def _origin(
+    run: str, attempt: int | None, from_run: str | None, from_attempt: int | None, copied: str | None
+) -> Origin | None:
+    if copied is not None:
+        return "", copied
+    if from_run is not None and from_attempt is not None:
+        return from_run, from_attempt
+    return None if attempt is None else (run, attempt)
 
 
 def attempt_view(row: Sequence[Any]) -> AttemptView:
