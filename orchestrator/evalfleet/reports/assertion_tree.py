@@ -52,7 +52,7 @@ def _numbers(row: AssertionRow) -> Iterator[str]:
         yield f"{earned} of {row.policy.points:g} points"
 
 
-def _is_value(child: AssertionResult) -> bool:
+def is_value(child: AssertionResult) -> bool:
     """Whether it is no result, but the value of a part of a plain assert."""
     expected: Any = child.expected
     return isinstance(expected, dict) and "part" in expected
@@ -62,7 +62,7 @@ def _evidence(result: AssertionResult, indent: str, limit: int | None) -> Iterat
     """A matched result needs no explanation; the others say everything that is known."""
     if result.reason:
         yield f"{indent}{result.result.value}: {visible_line(cut(result.reason, limit))}"
-    values = [child for child in result.children if _is_value(child)]
+    values = [child for child in result.children if is_value(child)]
     if result.result is not Result.MATCHED and len(values) == len(result.children):
         yield f"{indent}actual   {shown(result.actual, limit)}"
     for child in values:

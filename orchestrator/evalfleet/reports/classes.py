@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Protocol
 
-from evalfleet.errors import AGENT_OWN_KINDS, StoreError
-from evalfleet.model.report import ArmCounts, CaseView
+from evalfleet.errors import AGENT_OWN_KINDS, FailureKind, StoreError
+from evalfleet.model.report import ArmCounts
 from evalfleet.model.verdict import CaseStatus
 
 
@@ -45,7 +46,17 @@ LEAVING = frozenset({CaseClass.SKIPPED, CaseClass.NOT_NEEDED})
 MISSING_CLASSES = frozenset(CaseClass) - DECIDED - LEAVING
 
 
-def class_of(case: CaseView) -> CaseClass:
+class Ended(Protocol):
+    """A case as far as its class goes."""
+
+    @property
+    def status(self) -> CaseStatus: ...
+
+    @property
+    def kind(self) -> FailureKind | None: ...
+
+
+def class_of(case: Ended) -> CaseClass:
     """The one class that `case` is counted in; a running case is still pending."""
     if case.status is CaseStatus.RUNNING:
         return CaseClass.PENDING

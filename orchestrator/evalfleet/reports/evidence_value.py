@@ -20,7 +20,7 @@ from evalfleet.reports.json_report import attempt_value
 
 
 def detail_value(detail: AttemptDetail) -> dict[str, Any]:
-    """The attempt with its turns, assertions, judge calls, changes and diagnostics, as they were produced."""
+    """The attempt with its turns, assertions, judge calls, changes, attachments and diagnostics, as produced."""
     return {
         **attempt_value(detail.view, text=True),
         "turns": plain(detail.turns),
@@ -29,6 +29,7 @@ def detail_value(detail: AttemptDetail) -> dict[str, Any]:
         "diagnostics": list(detail.diagnostics),
         "sandbox": plain(detail.sandbox),
         "changes": None if detail.attribution is None else _changes(detail.attribution),
+        "attachments": plain(detail.attachments),
         "basis": plain(detail.basis),
         "kept_because": detail.kept_because,
     }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 
+from evalfleet.model.comparison import Finding
 from evalfleet.model.verdict import RunStatus
 
 
@@ -30,3 +32,11 @@ def exit_code(status: RunStatus, accepted: bool | None) -> ExitCode:
     if accepted is None:
         return ExitCode.INCONCLUSIVE
     return ExitCode.ACCEPTED if accepted else ExitCode.NOT_ACCEPTED
+
+
+def gate_code(findings: Iterable[Finding]) -> ExitCode:
+    """The exit code of a gate between two sides: a second side that is worse anywhere, then one that may be."""
+    found = set(findings)
+    if Finding.WORSE in found:
+        return ExitCode.NOT_ACCEPTED
+    return ExitCode.INCONCLUSIVE if Finding.INCONCLUSIVE in found else ExitCode.ACCEPTED

@@ -1,24 +1,24 @@
-"""How far two runs rest on the same responses of an agent: what was drawn once is no second sample. PURE."""
+"""How far two sides rest on the same responses of an agent: what was drawn once is no second sample. PURE."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from evalfleet.model.report import CaseView
+from evalfleet.model.comparison import Origin
 from evalfleet.reports.figures import percent
 
 
 @dataclass(frozen=True, slots=True)
 class SharedResponses:
-    """Of `paired` cases that both runs have evidence of, those that stand on one and the same attempt."""
+    """Of `paired` cases that both sides have evidence of, those that stand on one and the same attempt."""
 
     shared: int
     paired: int
 
     @property
     def independent(self) -> bool:
-        """Whether a test between the two runs may be made: not all that they could differ in is one response."""
+        """Whether a test between the sides may be made: not all that they could differ in is one response."""
         return self.shared < self.paired
 
     @property
@@ -26,20 +26,16 @@ class SharedResponses:
         """What has to be said of it; None when nothing is shared."""
         if not self.shared:
             return None
-        share = f"{percent(self.shared / self.paired)} shared responses"
-        return share if self.independent else f"{share}, not independent"
+        return f"{percent(self.shared / self.paired)} shared responses, not independent"
 
 
-def shared_responses(first: str, second: str, pairs: Iterable[tuple[CaseView, CaseView]]) -> SharedResponses:
-    """What the runs of these ids share, over the same case in either: an attempt that one carried from the other, or
-    both from a third. Equal replies or scores alone are no sign of it."""
-    origins = [(_origin(first, one), _origin(second, other)) for one, other in pairs]
-    known = [(one, other) for one, other in origins if one is not None and other is not None]
-    return SharedResponses(shared=sum(one == other for one, other in known), paired=len(known))
+def is_shared(first: Origin | None, second: Origin | None) -> bool:
+    """Whether one attempt made the replies of both. Equal replies or scores alone are no sign of it."""
+    return first is not None and first == second
 
 
-def _origin(run: str, case: CaseView) -> tuple[str, int] | None:
-    """The run and the attempt whose agent was really asked; None of a case without evidence."""
-    if case.carried_from is not None:
-        return case.carried_from
-    return None if case.attempt is None else (run, case.attempt)
+def shared_responses(pairs: Iterable[tuple[Origin | None, Origin | None]]) -> SharedResponses:
+    """What two sides share, over the origins of the same case on either: an attempt that one carried from the other, or
+    both from a third."""
+    known = [(first, second) for first, second in pairs if first is not None and second is not None]
+    return SharedResponses(shared=sum(is_shared(*pair) for pair in known), paired=len(known))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from evalfleet.model.canonical import canonical_bytes
 from evalfleet.model.coverage import Channel
 from evalfleet.model.report import AttemptDetail, AttemptView, CaseView
 from evalfleet.model.sandbox import SandboxUse
@@ -56,6 +58,9 @@ def render_transcript(case: CaseView, detail: AttemptDetail, parts: TranscriptPa
     if parts.judge and detail.judge_calls:
         yield ""
         yield from judge_lines(detail.judge_calls, parts.limit)
+    if detail.attachments:
+        yield ""
+        yield from _attachments(detail.attachments)
     if parts.diagnostics:
         yield from _diagnostics(detail.diagnostics)
 
@@ -148,6 +153,12 @@ def _assertions(detail: AttemptDetail, limit: int | None) -> Iterator[str]:
     yield "assertions"
     for row in detail.assertions:
         yield from assertion_lines(row, limit)
+
+
+def _attachments(attachments: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in attachments.items():
+        size = counted(len(canonical_bytes(value)), "byte")
+        yield f"attachment {visible_line(name)} · {size} of JSON, whole with --json"
 
 
 def _diagnostics(texts: Iterable[str]) -> Iterator[str]:
