@@ -10,7 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evalfleet.api.programmatic import Run, open, rescore, run, run_sync, watch
+    from evalfleet.api.programmatic import Run, compare, compare_sync, open, rescore, run, run_sync, watch
+    from evalfleet.api.standalone import evaluate_assertions
     from evalfleet.assertions.commands import command_match
     from evalfleet.assertions.matchers import (
         all_of,
@@ -64,14 +65,19 @@ if TYPE_CHECKING:
     from evalfleet.planning.dataset import Dataset
     from evalfleet.planning.define import define_eval, define_score_eval
     from evalfleet.ports import AdapterContext
+    from evalfleet.suites.context import EvaluationContext
+    from evalfleet.suites.registry import evaluator
 
 _HOMES = {
     "Run": "evalfleet.api.programmatic",
+    "compare": "evalfleet.api.programmatic",
+    "compare_sync": "evalfleet.api.programmatic",
     "open": "evalfleet.api.programmatic",
     "rescore": "evalfleet.api.programmatic",
     "run": "evalfleet.api.programmatic",
     "run_sync": "evalfleet.api.programmatic",
     "watch": "evalfleet.api.programmatic",
+    "evaluate_assertions": "evalfleet.api.standalone",
     "command_match": "evalfleet.assertions.commands",
     "all_of": "evalfleet.assertions.matchers",
     "any_of": "evalfleet.assertions.matchers",
@@ -141,6 +147,8 @@ _HOMES = {
     "define_eval": "evalfleet.planning.define",
     "define_score_eval": "evalfleet.planning.define",
     "AdapterContext": "evalfleet.ports",
+    "EvaluationContext": "evalfleet.suites.context",
+    "evaluator": "evalfleet.suites.registry",
 }
 
 __all__ = [
@@ -155,6 +163,7 @@ __all__ = [
     "ErrorReported",
     "EvalDefinition",
     "EvalfleetError",
+    "EvaluationContext",
     "FailureKind",
     "InputFile",
     "InputOption",
@@ -186,12 +195,16 @@ __all__ = [
     "approx",
     "command_match",
     "command_succeeded",
+    "compare",
+    "compare_sync",
     "complete",
     "define_eval",
     "define_match",
     "define_score_eval",
     "define_score_match",
     "equals",
+    "evaluate_assertions",
+    "evaluator",
     "event_match",
     "excludes",
     "has_sections",

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from evalfleet.api.comparing import compare
     from evalfleet.api.handle import RunHandle
     from evalfleet.api.planned import plan
     from evalfleet.api.reaping import reap_sandboxes, sandbox_shell, sandboxes, stop_sandbox
@@ -20,6 +21,7 @@ _HOMES = {
     "RunHandle": "evalfleet.api.handle",
     "cancel": "evalfleet.api.records",
     "collect_garbage": "evalfleet.api.records",
+    "compare": "evalfleet.api.comparing",
     "delete": "evalfleet.api.records",
     "export": "evalfleet.api.records",
     "import_": "evalfleet.api.records",
@@ -41,6 +43,7 @@ __all__ = [
     "RunHandle",
     "cancel",
     "collect_garbage",
+    "compare",
     "delete",
     "export",
     "import_",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.model.verdict import CaseStatus
@@ -99,3 +100,18 @@ class CaseFilter:
     tag: str | None = None
     statuses: tuple[CaseStatus, ...] = ()
     limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SideChoice:
+    """A side of a comparison: a run by the beginning of its id, one of its arms or all, a grading or the current."""
+
+    run: str
+    arm: str | None = None
+    grading: int | None = None
+
+    @classmethod
+    def parsed(cls, text: str) -> Self:
+        """`RUN` or `RUN:ARM` as a choice."""
+        run, _, arm = text.partition(":")
+        return cls(run, arm or None)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
+from evalfleet.api.comparing import compare as compare_chosen
 from evalfleet.api.handle import RunHandle
-from evalfleet.api.options import CaseFilter, RescoreOptions, SubmitOptions
+from evalfleet.api.options import CaseFilter, RescoreOptions, SideChoice, SubmitOptions
 from evalfleet.api.portal import Portal
 from evalfleet.api.records import open_run, watch
 from evalfleet.api.rescoring import rescore as judge_again
@@ -20,12 +21,13 @@ from evalfleet.model.grading import Grading, Rescored
 from evalfleet.model.report import AttemptDetail, CaseView, RunProgress
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.verdict import CaseStatus, RunStatus
+from evalfleet.reports.comparison import Comparison
 from evalfleet.reports.json_report import report_value
 from evalfleet.reports.markdown import render_markdown
 from evalfleet.reports.model import ReportModel
 from evalfleet.reports.text import render_text
 
-__all__ = ["CaseResult", "Rescored", "Run", "open", "rescore", "run", "run_sync", "watch"]
+__all__ = ["CaseResult", "Rescored", "Run", "compare", "compare_sync", "open", "rescore", "run", "run_sync", "watch"]
 
 T = TypeVar("T")
 
@@ -77,9 +79,13 @@ class CaseResult:
 
 
 class Run:
-    """A run, read with plain calls, also inside a running event loop. Close it, or use it in a `with` block."""
+    """A run, read with plain calls, also inside a running event loop. Close it, or use it in a `with` block.
+
+    `grading` is the one that was asked for, None for the run's current one.
+    """
 
     def __init__(self, run_id: str, grading: int | None = None) -> None:
+        self.grading = grading
         self._portal = Portal()
         try:
             self._handle: RunHandle = self._portal.call(open_run(run_id, grading))
@@ -215,11 +221,35 @@ async def run(experiment: str | Path, **options: Unpack[RunOptions]) -> Run:
 
 def run_sync(experiment: str | Path, **options: Unpack[RunOptions]) -> Run:
     """`run` for plain scripts. Raises ConfigurationError inside a running event loop, where `await run(…)` belongs."""
+    return _outside_a_loop(run(experiment, **options), "await evalfleet.run(…)")
+
+
+async def compare(first: str | Run, second: str | Run | None = None) -> Sequence[Comparison]:
+    """Hold the second side against the first, or all arms of one run against each other.
+
+    A side is a run, or `RUN` or `RUN:ARM` as text; without an arm it is all its arms, each held against the one of the
+    same name. Raises ConfigurationError when there is no such run or arm, or evals of pass and of score style.
+    """
+    return await compare_chosen(_side(first), None if second is None else _side(second))
+
+
+def compare_sync(first: str | Run, second: str | Run | None = None) -> Sequence[Comparison]:
+    """`compare` for plain scripts. Raises ConfigurationError inside a running event loop."""
+    return _outside_a_loop(compare(first, second), "await evalfleet.compare(…)")
+
+
+def _side(side: str | Run) -> SideChoice:
+    return SideChoice.parsed(side) if isinstance(side, str) else SideChoice(side.id, grading=side.grading)
+
+
+def _outside_a_loop(work: Coroutine[Any, Any, T], instead: str) -> T:
+    """Run `work` where no event loop runs; else say what belongs there `instead`."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(run(experiment, **options))
-    raise ConfigurationError("an event loop runs here already: use `await evalfleet.run(…)`")
+        return asyncio.run(work)
+    work.close()
+    raise ConfigurationError(f"an event loop runs here already: use `{instead}`")
 
 
 def open(run_id: str, grading: int | None = None) -> Run:

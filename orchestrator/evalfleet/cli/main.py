@@ -39,6 +39,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "runs": ("runs", "List runs, newest first."),
     "show": ("show", "List a run's cases, or show one with its evidence."),
     "report": ("report", "Write a run's report as text, JSON, Markdown or JUnit."),
+    "compare": ("compare", "Hold one side against another, pair by pair."),
     "sandboxes": ("sandboxes", "List the sandboxes that there are, and remove those that are nobody's."),
     "sandbox": ("sandbox", "Open a shell in a sandbox, or remove it."),
     "judge": ("judge", "How far a judge agrees with people."),

@@ -14,12 +14,14 @@ from evalfleet.api.options import (
     ReapOptions,
     RescoreOptions,
     ResumeOptions,
+    SideChoice,
     SubmitOptions,
 )
 from evalfleet.api.preview import Preview
 from evalfleet.model.grading import Rescored
 from evalfleet.model.report import AttemptDetail, AttemptView, CaseView, RunInfo, RunProgress
 from evalfleet.model.sandbox import SandboxView
+from evalfleet.reports.comparison import Comparison
 from evalfleet.reports.model import ReportModel
 from evalfleet.store.planned import UnfinishedRun
 
@@ -133,6 +135,10 @@ class Api(Protocol):
 
     async def open_run(self, prefix: str, grading: int | None = None) -> RunHandle:
         """A run, as its current grading judged it, or another one."""
+        ...
+
+    async def compare(self, first: SideChoice, second: SideChoice | None = None) -> Sequence[Comparison]:
+        """Hold the second side against the first, or all arms of one run against each other."""
         ...
 
     async def runs(self, *, every_kind: bool = False, limit: int | None = None) -> Sequence[RunInfo]:

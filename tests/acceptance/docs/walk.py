@@ -60,7 +60,7 @@ class Walk:
         words = shlex.split(line, comments=True)
         assert words[0] == "orchestrate", line
         inline = ["--inline"] if words[1] in ("submit", "resume") and "--inline" not in words else []
-        arguments = [self.runs.get(word, word) for word in (*words[1:], *inline)]
+        arguments = [RUN.sub(lambda run: self.runs.get(run[0], run[0]), word) for word in (*words[1:], *inline)]
         ended = self._run([str(Path(sys.executable).with_name("orchestrate")), *arguments])
         return ended.returncode, [plain(each) for each in ended.stdout.splitlines() if " settled · " not in each]
 

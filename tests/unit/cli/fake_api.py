@@ -16,6 +16,7 @@ from evalfleet.api.options import (
     ReapOptions,
     RescoreOptions,
     ResumeOptions,
+    SideChoice,
     SubmitOptions,
 )
 from evalfleet.api.preview import Preview
@@ -46,6 +47,7 @@ from evalfleet.planning.select import Narrowing
 from evalfleet.plugins import adapter_factories
 from evalfleet.processes import SystemSpawner
 from evalfleet.reports.classes import class_of
+from evalfleet.reports.comparison import Comparison
 from evalfleet.reports.model import ReportModel, build_report
 from evalfleet.store.past_costs import PastCost
 from evalfleet.store.planned import UnfinishedRun
@@ -147,6 +149,7 @@ class FakeApi:
     interrupted: bool = False
     unfinished: UnfinishedRun | None = None
     went_on: bool | None = None
+    compared: Sequence[Comparison] = ()
     costs: Mapping[str, PastCost] = field(default_factory=dict[str, PastCost])
     listing: SandboxListing = field(default_factory=lambda: SandboxListing(views=(), faults={}, foreign=0))
     rescored: Rescored = field(
@@ -261,6 +264,10 @@ class FakeApi:
             raise ConfigurationError(f"{len(found)} runs begin with {prefix!r} (orchestrate runs lists them)")
         found[0].run = replace(found[0].run, grading=grading or 0)
         return found[0]
+
+    async def compare(self, first: SideChoice, second: SideChoice | None = None) -> Sequence[Comparison]:
+        self.act("compare", first, second)
+        return self.compared
 
     async def runs(self, *, every_kind: bool = False, limit: int | None = None) -> Sequence[RunInfo]:
         runs = [await run.info() for run in self.known]
