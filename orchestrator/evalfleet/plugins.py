@@ -1,12 +1,13 @@
 """What is installed: entry points to factories, imported by name when asked for, and package versions.
 
-Groups: `evalfleet.adapters` (an `AdapterFactory` each) and `evalfleet.sandboxes` (a `SandboxFactory` each).
+Groups: `evalfleet.adapters` (an `AdapterFactory` each), `evalfleet.sandboxes` (a `SandboxFactory` each) and
+`evalfleet.evaluators` (a function each).
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, distributions, entry_points
 from types import ModuleType
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 ADAPTERS = "evalfleet.adapters"
 SANDBOXES = "evalfleet.sandboxes"
+EVALUATORS = "evalfleet.evaluators"
 
 F = TypeVar("F")
 
@@ -95,6 +97,11 @@ def adapter_factories() -> Factories[AdapterFactory]:
 def sandbox_factories() -> Factories[SandboxFactory]:
     """The installed sandbox backends by name, each imported when it is looked up."""
     return Factories[SandboxFactory]("sandbox backend", SandboxFactory, entry_points(group=SANDBOXES))
+
+
+def evaluator_functions() -> Factories[Callable[..., Any]]:
+    """The installed evaluators of suites by name, each imported when it is looked up."""
+    return Factories[Callable[..., Any]]("evaluator", cast("type[Any]", Callable), entry_points(group=EVALUATORS))
 
 
 def installed_packages() -> dict[str, str]:

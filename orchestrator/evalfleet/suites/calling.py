@@ -33,10 +33,10 @@ async def call_evaluator(
     evaluators: Evaluators, name: str, context: EvaluationContext, parameters: Mapping[str, Any]
 ) -> Answer:
     """Call the evaluator of that name; whatever it raises is told to the attempt's diagnostics alone."""
-    function = evaluators.functions.get(name)
-    if not callable(function):
-        return Answer(error_code=NOT_FOUND)
     try:
+        function = evaluators.functions.get(name)  # which may import it
+        if not callable(function):
+            return Answer(error_code=NOT_FOUND)
         return _read(await _called(evaluators, function, context, parameters))
     except Exception as error:  # noqa: BLE001 - an evaluator may raise anything; its text stays out of reports
         on_broken.get()(error)

@@ -34,8 +34,8 @@ _ADDED: dict[str, frozenset[str]] = {
 }
 
 _MODELS: dict[str, type[BaseModel]] = {
-    "scenarios": schema.ScenarioDocument,
-    "steps": schema.StepDocument,
+    "scenarios": schema.Scenario2,
+    "steps": schema.Step2,
     "variants": schema.VariantDocument,
 }
 _KINDS: dict[int, dict[str, type[BaseModel]]] = {

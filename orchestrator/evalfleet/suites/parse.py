@@ -92,20 +92,22 @@ def _problems(code: str, document: Any, found: Iterable[Fault], place: ProblemAt
 
 
 def _suite(parsed: schema.Suite1 | schema.Suite2) -> Suite:
-    document = parsed.model_dump(by_alias=True, exclude_unset=True)
-    pairs = zip(parsed.scenarios, document["scenarios"], strict=True)
+    written = parsed.model_dump(by_alias=True, exclude_unset=True)
+    document: dict[str, Any] = {"schemaVersion": parsed.schema_version, **written}
+    scenarios: list[schema.Scenario1] | list[schema.Scenario2] = parsed.scenarios
+    pairs = zip(scenarios, document["scenarios"], strict=True)
     return Suite(
         schema_version=parsed.schema_version,
         id=parsed.id,
         name=parsed.name,
         metadata=parsed.metadata,
-        scenarios=tuple(_scenario(scenario, written) for scenario, written in pairs),
+        scenarios=tuple(_scenario(scenario, its) for scenario, its in pairs),
         assertions=_assertions(parsed.assertions),
         document=document,
     )
 
 
-def _scenario(parsed: schema.ScenarioDocument[Any], document: dict[str, Any]) -> Scenario:
+def _scenario(parsed: schema.Scenario1 | schema.Scenario2, document: dict[str, Any]) -> Scenario:
     return Scenario(
         id=parsed.id,
         name=parsed.name,
@@ -120,7 +122,7 @@ def _scenario(parsed: schema.ScenarioDocument[Any], document: dict[str, Any]) ->
     )
 
 
-def _step(parsed: schema.StepDocument[Any]) -> Step:
+def _step(parsed: schema.Step1 | schema.Step2) -> Step:
     return Step(
         id=parsed.id,
         input=parsed.input,

@@ -68,6 +68,11 @@ def evaluator_names(assertions: Iterable[SuiteAssertion]) -> frozenset[str]:
     return frozenset(use.name for use in _uses(assertions, ()))
 
 
+def scenario_evaluators(scenario: Scenario) -> frozenset[str]:
+    """The evaluators that a scenario's criteria name, wherever they stand."""
+    return frozenset(use.name for use in _of_scenario(scenario, ()))
+
+
 def preflight(
     suite: Suite, selected: Collection[str], known: Collection[str], place: ProblemAt = problem_at
 ) -> tuple[Problem, ...]:

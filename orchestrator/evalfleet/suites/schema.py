@@ -66,6 +66,10 @@ Path = Annotated[list[Annotated[str | Index, BeforeValidator(_segment)]], Field(
 JsonObject: TypeAlias = dict[str, Any]
 Assertions = Annotated[list[A], Field(max_length=200)]
 Children = Annotated[list[A], Field(min_length=1, max_length=100)]
+Steps = Annotated[list[A], Field(min_length=1, max_length=500)]
+Scenarios = Annotated[list[A], Field(min_length=1, max_length=10_000)]
+Description = Annotated[str, StringConstraints(max_length=5_000)]
+Variants: TypeAlias = "Annotated[list[VariantDocument], Field(min_length=1, max_length=100)]"
 
 
 class Strict(BaseModel):
@@ -175,43 +179,58 @@ class VariantDocument(Strict):
     input: JsonObject
 
 
-class StepDocument(Strict, Generic[A]):
+class StepDocument(Strict):
     id: Id
     input: JsonObject
-    assertions: Assertions[A] = []
-    variants: Annotated[
-        Annotated[list[VariantDocument], Field(min_length=1, max_length=100)] | SkipJsonSchema[None], Said
-    ] = None
+    variants: Annotated[Variants | SkipJsonSchema[None], Said] = None
 
 
-class ScenarioDocument(Strict, Generic[A]):
+class Step1(StepDocument):
+    assertions: Assertions[Assertion1] = []
+
+
+class Step2(StepDocument):
+    assertions: Assertions[Assertion2] = []
+
+
+class ScenarioDocument(Strict):
     """`writePolicy` says whether the scenario writes to the outside world; nobody guesses it."""
 
     id: Id
     name: Name
-    description: Annotated[Annotated[str, StringConstraints(max_length=5_000)] | SkipJsonSchema[None], Said] = None
+    description: Annotated[Description | SkipJsonSchema[None], Said] = None
     tags: Annotated[list[Tag], Field(max_length=100)] = []
     write_policy: Literal["read_only", "external"]
     skip_reason: Annotated[Reason | SkipJsonSchema[None], Said] = None
     metadata: JsonObject = {}
-    steps: Annotated[list[StepDocument[A]], Field(min_length=1, max_length=500)]
-    assertions: Assertions[A] = []
 
 
-class SuiteDocument(Strict, Generic[A]):
+class Scenario1(ScenarioDocument):
+    steps: Steps[Step1]
+    assertions: Assertions[Assertion1] = []
+
+
+class Scenario2(ScenarioDocument):
+    steps: Steps[Step2]
+    assertions: Assertions[Assertion2] = []
+
+
+class SuiteDocument(Strict):
     id: Id
     name: Name
     metadata: JsonObject = {}
-    scenarios: Annotated[list[ScenarioDocument[A]], Field(min_length=1, max_length=10_000)]
-    assertions: Assertions[A] = []
 
 
-class Suite1(SuiteDocument[Assertion1]):
+class Suite1(SuiteDocument):
     schema_version: Literal[1]
+    scenarios: Scenarios[Scenario1]
+    assertions: Assertions[Assertion1] = []
 
 
-class Suite2(SuiteDocument[Assertion2]):
+class Suite2(SuiteDocument):
     schema_version: Literal[2]
+    scenarios: Scenarios[Scenario2]
+    assertions: Assertions[Assertion2] = []
 
 
 ASSERTIONS: TypeAdapter[list[Any]] = TypeAdapter(Assertions[Assertion2])
@@ -220,7 +239,7 @@ ASSERTIONS: TypeAdapter[list[Any]] = TypeAdapter(Assertions[Assertion2])
 def suite_schema() -> dict[str, Any]:
     """The JSON Schema of `*.suite.yaml` and `*.suite.json`, as published in `docs/suite.schema.json`."""
     either: TypeAdapter[Any] = TypeAdapter(Annotated[Suite1 | Suite2, Field(discriminator="schema_version")])
-    schema = _without_null_defaults(either.json_schema(mode="validation"))
+    schema = without_null_defaults(either.json_schema(mode="validation"))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "evalfleet suite", **schema}
 
 
@@ -229,10 +248,11 @@ def _at(key: str, what: str) -> PydanticCustomError:
     return PydanticCustomError("criterion", "{what}", {"what": what, "key": key})
 
 
-def _without_null_defaults(schema: Any) -> Any:
+def without_null_defaults(schema: Any) -> Any:
+    """A JSON Schema whose optional keys may be left out, and not be null."""
     if isinstance(schema, dict):
         said = [pair for pair in cast("dict[str, Any]", schema).items() if pair != ("default", None)]
-        return {key: _without_null_defaults(item) for key, item in said}
+        return {key: without_null_defaults(item) for key, item in said}
     if isinstance(schema, list):
-        return [_without_null_defaults(item) for item in cast("list[Any]", schema)]
+        return [without_null_defaults(item) for item in cast("list[Any]", schema)]
     return schema
