@@ -198,7 +198,7 @@ class SessionLine:
             return AttemptFailure(FailureKind.ADAPTER, "ADAPTER_CANCELLED", "the adapter cancelled its own send")
         if isinstance(error, SendFailure) and error.kind is FailureKind.DEADLINE and self._context.is_due:
             return self._state.out_of_time() if watch is None or self._state.is_due else watch.failure
-        return blame(error, FailureKind.ADAPTER, "ADAPTER_RAISED")
+        return blame(error, FailureKind.ADAPTER, "SESSION_OPEN_FAILED" if self._session is None else "ADAPTER_RAISED")
 
     def _secrets(self) -> set[str]:
         return self._state.secrets.values

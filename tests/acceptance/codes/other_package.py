@@ -61,6 +61,8 @@ class Adapter:
         self.coverage = {"events": "complete"} if does == "declares nothing" else COMPLETE_COVERAGE
 
     async def open(self, ctx):
+        if self.does == "does not open":
+            raise ZeroDivisionError("broken on order")
         return Session(self.does)
 
     async def close(self): ...

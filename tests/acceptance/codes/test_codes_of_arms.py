@@ -82,6 +82,7 @@ ARMS: dict[str, tuple[dict[str, Any], str]] = {
     "DIRECTIVE_INVALID": (scripted(directives=True, flags={"say": "[[spin: no]]"}), "authoring"),
     "SCRIPTED_FAILURE": (scripted(rules=[{"fail": {"kind": "agent"}}]), "agent"),
     "ADAPTER_RAISED": (rude("raises"), "adapter"),
+    "SESSION_OPEN_FAILED": (rude("does not open"), "adapter"),
     "ADAPTER_CANCELLED": (rude("cancels itself"), "adapter"),
     "NO_COVERAGE": (rude("declares nothing"), "adapter"),
     "SESSION_CLOSE_FAILED": (rude("does not close"), "adapter"),

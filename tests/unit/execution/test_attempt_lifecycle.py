@@ -17,6 +17,7 @@ from evalfleet.model.definition import SandboxSpec
 from evalfleet.model.turn import Turn, TurnStatus
 from evalfleet.model.usage import Usage
 from evalfleet.model.verdict import Outcome, Verdict
+from evalfleet.ports import AdapterContext, Session
 from evalfleet.testing.fakes import FakeAdapter, FakeClock, FakeSandboxes
 
 
@@ -195,6 +196,18 @@ async def test_whose_fault_a_failed_send_is(attempt: Any, answer: Any, kind: Any
     assert (summary.kind, summary.code) == (kind, code)
     [turn] = evidence.turns
     assert turn.status is TurnStatus.FAILED and turn.failure is not None and turn.failure.startswith(code)
+
+
+class Closed(FakeAdapter):
+    """Opens no session."""
+
+    async def open(self, ctx: AdapterContext) -> Session:
+        raise RuntimeError("bug")
+
+
+async def test_a_session_that_can_not_be_opened_is_told_from_a_send_that_broke(attempt: Any) -> None:
+    summary = (await attempt(passes, Closed(answers(RuntimeError("never asked"))))).summary
+    assert (summary.kind, summary.code) == (FailureKind.ADAPTER, "SESSION_OPEN_FAILED")
 
 
 async def test_a_caught_send_failure_is_still_the_attempts_failure(attempt: Any) -> None:
