@@ -23,12 +23,16 @@ _FILE_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
 class RunOptions(TypedDict, total=False):
-    """How a command runs: `timeout` in seconds, `cwd` relative to the workdir, `stdin` as bytes."""
+    """How a command runs: `timeout` in seconds, `cwd` relative to the workdir, `stdin` as bytes.
+
+    `user` is a name or an id in the sandbox, where its backend runs single commands as another; None is its own.
+    """
 
     cwd: str
     env: Mapping[str, str]
     stdin: bytes
-    timeout: float
+    timeout: float | None
+    user: str | None
 
 
 class SandboxOperations:
