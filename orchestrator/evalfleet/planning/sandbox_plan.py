@@ -78,7 +78,8 @@ def _check_template(
     pair = _pair(arm, definition)
     if backend in WITHOUT_IMAGES:
         if template := _template(layer) or _template(own):
-            message = f"{pair}: the backend {backend!r} has no images, but {template!r} is asked for"
+            what = f"{pair}: the backend {backend!r} has no images, but {template!r} is asked for"
+            message = f"{what}; take one that has, such as 'container'"
             raise SandboxFault("SANDBOX_TEMPLATE_CONFLICT", message)
     elif len(templates := [part for side in (layer, own) for part in (side.image, side.build) if part]) > 1:
         message = f"{pair}: more than one image or build, {' and '.join(map(repr, templates))}; exactly one may be"
