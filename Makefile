@@ -3,7 +3,7 @@ PY := .venv/bin/python
 STAMP := .venv/.installed
 SOURCES := orchestrator/evalfleet adapters/evalfleet_adapters sandboxes/evalfleet_sandboxes
 JOBS ?= 2
-PYTEST := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup
+PYTEST = $(PY) -m pytest -q -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help setup quickstart lint check test test-engines test-k8s test-all soak drill bench lock clean
 
@@ -29,6 +29,8 @@ lint: setup ## style, types and import rules
 check: lint ## what to run before each commit: lint, house rules, unit tests
 	$(PYTEST) tests/architecture tests/unit -m "not soak"
 
+# more than there are cores: half of what these take is waiting
+test: JOBS = 4
 test: setup ## every test but the soak tests; ends with the seconds spent in each directory
 	$(PYTEST) -m "not soak and not engine"
 

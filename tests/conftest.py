@@ -14,17 +14,21 @@ settings.register_profile("unhurried", deadline=None, suppress_health_check=[Hea
 settings.load_profile("unhurried")
 
 #: Directories whose tests share no fixture that is dear to start: xdist may spread them one by one.
-FREE = ("tests/unit/", "tests/simulation/")
+FREE = ("tests/unit/", "tests/simulation/", "tests/conformance/", "tests/integration/")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep every test that needs Ray, and elsewhere a file's tests, in one xdist worker: their fixtures start once."""
+    """Keep every test that needs Ray, and elsewhere a file's tests, in one xdist worker: their fixtures start once.
+
+    Those that need Ray come first: they take longest, one after the other, while the others fill what they leave.
+    """
     for item in items:
         if item.get_closest_marker("ray"):
             item.add_marker(pytest.mark.xdist_group("ray"))
         elif not item.nodeid.startswith(FREE) and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
+    items.sort(key=lambda item: item.get_closest_marker("ray") is None)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -21,6 +21,8 @@ from tests.integration.store.samples import a_run
 from tests.integration.store.sql import execute, one
 from tests.postgres import database_url
 
+pytestmark = pytest.mark.xdist_group("outages")  # one server for all
+
 CASES = 80
 ME = Holder(id="me", host="here", pid=1)
 
