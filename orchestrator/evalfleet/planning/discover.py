@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from evalfleet.errors import DefinitionError, Problem
+from evalfleet.harbor.source import HarborTasks
 from evalfleet.model.definition import EvalDefinition
 from evalfleet.planning.definition_source import DefinitionSource
 from evalfleet.planning.eval_ids import part_fault, shown
 from evalfleet.planning.eval_module import PythonEvals
 
 #: The forms in which an Eval may be written.
-_SOURCES: tuple[DefinitionSource, ...] = (PythonEvals(),)
+_SOURCES: tuple[DefinitionSource, ...] = (PythonEvals(), HarborTasks())
 
 _SKIPPED = frozenset({"__pycache__", "node_modules", "venv"})
 

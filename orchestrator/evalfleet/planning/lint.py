@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from evalfleet.errors import Problem
+from evalfleet.harbor.body import TaskBody
 from evalfleet.model.canonical import canonical_bytes, parse_exact
 from evalfleet.model.definition import EvalDefinition
 from evalfleet.planning.choosing import Row
@@ -24,6 +25,7 @@ def lint(catalog: Catalog, definitions: Iterable[EvalDefinition]) -> Iterator[Pr
     for definition in definitions:
         yield from _undescribed(catalog, definition)
         yield from _asks_nobody(catalog, definition)
+        yield from _without_effect(catalog, definition)
         if isinstance(definition.rows, Dataset) and definition.rows not in datasets:
             datasets.add(definition.rows)
             yield from _rows(definition.rows)
@@ -46,6 +48,14 @@ def _asks_nobody(catalog: Catalog, definition: EvalDefinition) -> Iterator[Probl
     line = None if definition.place is None else definition.place.line
     message = f"the eval {definition.id!r} declares a judge, and nothing in its file asks one"
     yield Problem("JUDGE_NOT_ASKED", message, str(file), line, hint="leave judge= out")
+
+
+def _without_effect(catalog: Catalog, definition: EvalDefinition) -> Iterator[Problem]:
+    """Settings of a task folder that are not known here, or about nothing that happens here."""
+    if isinstance(definition.body, TaskBody):
+        for name in definition.body.task.ignored:
+            message = "this setting of a task has no effect here"
+            yield Problem("TASK_SETTING_IGNORED", message, str(catalog.files[definition.id]), field=name)
 
 
 def _rows(dataset: Dataset) -> Iterator[Problem]:

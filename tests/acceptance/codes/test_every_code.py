@@ -52,6 +52,7 @@ DEFINITIONS = "acceptance/codes/test_codes_of_definitions.py"
 MACHINERY = "acceptance/codes/test_codes_of_the_machinery.py"
 LATER = "acceptance/codes/test_codes_of_later_commands.py"
 LINT = "unit/cli/test_list.py"
+TASKS, TASK_BODIES = "acceptance/sandboxes/test_task_folders.py", "unit/execution/test_task_folders.py"
 
 #: Codes that are read back in a test of their own, which names them.
 SINGLE = {
@@ -89,6 +90,15 @@ SINGLE = {
     "ROWS_NAMED_BY_POSITION": f"{LINT}::test_lint_warns_and_refuses_nothing",
     "REPEATED_ROW": f"{LINT}::test_lint_warns_and_refuses_nothing",
     "OVERLOOKED_FILE": f"{LINT}::test_lint_warns_and_refuses_nothing",
+    # of task folders
+    "INVALID_TASK": f"{TASKS}::test_a_folder_that_can_t_be_run_is_refused_in_a_line",
+    "TASK_NOT_SUPPORTED": f"{TASKS}::test_a_folder_that_can_t_be_run_is_refused_in_a_line",
+    "TASK_SETTING_IGNORED": f"{TASKS}::test_what_a_folder_asks_for_in_vain_is_said",
+    "VERIFIER_TIMEOUT": f"{TASKS}::test_they_settle_as_they_should",
+    "REWARD_MISSING": f"{TASKS}::test_they_settle_as_they_should",
+    "REWARD_INVALID": f"{TASK_BODIES}::test_tests_that_decide_nothing_are_no_zero",
+    "VERDICT_TAMPERED": f"{TASK_BODIES}::test_a_verdict_that_an_agent_prepared_is_its_own_doing",
+    "TESTS_NOT_PLACED": f"{TASK_BODIES}::test_tests_that_find_no_place_are_the_graders_matter",
 }
 
 #: Codes that no run on one machine brings about, why, and the test of the place that gives them.

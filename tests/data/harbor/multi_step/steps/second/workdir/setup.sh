@@ -1,0 +1,1 @@
+echo zwei > next.txt
