@@ -26,7 +26,7 @@ from evalfleet.processes import SystemSpawner
 from evalfleet.settings import Settings, own_environment
 from evalfleet.store.connection import connect
 from evalfleet.store.past_costs import past_costs
-from evalfleet.store.planned import NewRun, PlannedDataset, Presettled
+from evalfleet.store.planned import NewRun, PlannedDataset, PlannedSuite, Presettled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +127,7 @@ def new_run(plan: Plan, request: Request, run: str, kind: RunKind, history: Hist
             PlannedDataset(definition="", uri=each.uri, revision=None, sha256=each.sha256, rows=each.rows)
             for each in plan.datasets
         ),
+        suites=tuple(PlannedSuite(id=suite.id, document=suite.document) for suite in plan.suites),
     )
 
 
@@ -156,7 +157,9 @@ def _decided(actions: Iterator[Action]) -> Iterator[tuple[Case, Presettled | Non
                 ),
             )
         elif action.kind is ActionKind.BLOCKED:
-            yield action.case, Presettled(how=Settlement.BLOCKED, code="EXTERNAL_WRITE_NOT_ALLOWED")
+            yield action.case, Presettled(how=Settlement.BLOCKED, code="EXTERNAL_WRITES_NOT_AUTHORIZED")
+        elif action.kind is ActionKind.SKIP:
+            yield action.case, Presettled(how=Settlement.SKIPPED, verdict=Verdict.SKIPPED)
         else:
             yield action.case, None
 

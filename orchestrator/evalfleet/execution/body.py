@@ -11,10 +11,12 @@ from evalfleet.execution.blame import blame
 from evalfleet.execution.context import ScoreT, SyncT, T
 from evalfleet.execution.ledger import Ledger
 from evalfleet.execution.plain_assert import read_assert
+from evalfleet.execution.scenario import run_scenario
 from evalfleet.execution.signals import BodyEnd, leaves
 from evalfleet.execution.state import AttemptState
 from evalfleet.execution.threads import Bridge
 from evalfleet.execution.unrecorded import NOT_RECORDED_CODE, NotRecorded
+from evalfleet.model.suite import DeclaredScenario
 from evalfleet.model.verdict import Style
 
 
@@ -49,6 +51,9 @@ async def _call(ledger: Ledger) -> Any:
     state = ledger.state
     job = state.job
     body, row = job.definition.body, (job.row,) if job.case.row is not None else ()
+    if isinstance(body, DeclaredScenario):
+        await run_scenario(ledger, body)
+        return None
     if _is_async(body):
         t = ScoreT(ledger) if job.definition.style is Style.SCORE else T(ledger)
         return await body(t, *row)

@@ -123,12 +123,16 @@ class Ledger:
 
     def register(self, name: str, criterion: Criterion | ChangeCriterion | Judged, subject: Any) -> Entry:
         """Add an assertion that an author wrote three calls further out. Raises AuthoringError after the end."""
-        self.state.check_open(f"{name}()")
+        entry = Entry(name, criterion, subject, GROUPS.get(), caller(3))
+        self.keep(entry)
+        return entry
+
+    def keep(self, entry: Entry) -> None:
+        """Add an assertion that no author's call registered: a scenario's. Raises AuthoringError after the end."""
+        self.state.check_open(f"{entry.name}()")
         if len(self.entries) >= ENTRY_LIMIT:
             raise self.state.refuse(f"more than {ENTRY_LIMIT} assertions in one attempt", "TOO_MANY_ASSERTIONS")
-        entry = Entry(name, criterion, subject, GROUPS.get(), caller(3))
         self.entries.append(entry)
-        return entry
 
     def note_assert(self, failed: PlainAssert) -> None:
         """Add a plain `assert` of the test body that failed."""
@@ -142,7 +146,7 @@ class Ledger:
         """The one of `pending` that is wanted, on the record as a gate; ends the body when there is not exactly one."""
         name = "require_input_request"
         self.state.check_open(f"{name}()")
-        with self._telling():
+        with self.telling():
             found = [request for request in pending if wanted.fits(request)]
         self.decide(name, wanted.describe(), None, wanted.outcome(found, pending, last), 3)
         return found[0]
@@ -191,7 +195,7 @@ class Ledger:
             await self._settle(last, lambda entry: not entry.at_the_end)
 
     async def _settle(self, last: Entry | None, fits: Callable[[Entry], bool]) -> None:
-        with self._telling():
+        with self.telling():
             for index, entry in enumerate(self.entries):
                 if entry.outcome is None and fits(entry):
                     entry.outcome = await self._evaluate(entry, index)
@@ -199,7 +203,7 @@ class Ledger:
                     break
 
     @contextmanager
-    def _telling(self) -> Generator[None]:
+    def telling(self) -> Generator[None]:
         """Keep the tracebacks of matchers that break while the block runs."""
         token = on_broken.set(self.state.note_error)
         try:

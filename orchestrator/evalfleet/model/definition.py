@@ -9,6 +9,7 @@ from typing import Any
 
 from evalfleet.model.changes import TrackChanges
 from evalfleet.model.coverage import Coverage
+from evalfleet.model.suite import DeclaredScenario
 from evalfleet.model.verdict import Style
 
 
@@ -57,13 +58,13 @@ class SourcePlace:
 class EvalDefinition:
     """One runnable test definition, agent-neutral.
 
-    `id` is empty until discovery derives it from the path. `body` is the author's function, sync or async; it
-    takes `t` and, with a dataset, one row. `rows` is the dataset (see `planning.dataset`) or None. `timeout`
-    is the attempt deadline in seconds. `fixture` is the fixture folder when the eval came from one. `criteria` names
-    files that it judges by, relative to its own.
+    `id` is empty until discovery derives it from the path. `body` is the author's function, sync or async, which
+    takes `t` and, with a dataset, one row; or a scenario of a suite. `skip_reason` leaves it out, for all to see.
+    `rows` is the dataset (see `planning.dataset`) or None. `timeout` is the attempt deadline in seconds. `fixture` is
+    the fixture folder when the eval came from one. `criteria` names files that it judges by, relative to its own.
     """
 
-    body: Callable[..., Any]
+    body: Callable[..., Any] | DeclaredScenario
     style: Style = Style.PASS
     id: str = ""
     description: str | None = None
@@ -75,6 +76,7 @@ class EvalDefinition:
     allow_no_assertions: bool = False
     replayable: bool = True
     external: bool = False
+    skip_reason: str | None = None
     criteria: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     place: SourcePlace | None = None

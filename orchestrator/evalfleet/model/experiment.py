@@ -54,12 +54,17 @@ class Strict(BaseModel):
 class Selection(Strict):
     """Which Evals: plain prefixes of ids, any of the tags, minus the excluded prefixes, at most `limit` of them.
 
-    The planned order is a permutation by `seed`; `limit` takes its first entries, so a larger limit keeps them.
+    Of suites `scenario_ids` keeps the scenarios named, and `variants` of a step, by its id, the variants named; what
+    has any of `exclude_tags` goes. The planned order is a permutation by `seed`; `limit` takes its first entries, so a
+    larger limit keeps them.
     """
 
     select: tuple[Text, ...] = ()
     tags: tuple[Text, ...] = ()
     exclude: tuple[Text, ...] = ()
+    exclude_tags: tuple[Text, ...] = ()
+    scenario_ids: tuple[Text, ...] | None = None
+    variants: Mapping[Text, tuple[Text, ...]] = {}
     limit: Count | None = None
     seed: int = 0
 
@@ -180,7 +185,7 @@ class Limits(Strict):
 
 
 class Budget(Strict):
-    """`wall` is the run's deadline in seconds."""
+    """`wall` is how old a run may get, in seconds, before nothing more of it is started."""
 
     wall: Duration | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
@@ -126,6 +126,15 @@ class Suite:
     scenarios: tuple[Scenario, ...]
     assertions: tuple[SuiteAssertion, ...] = ()
     document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredScenario:
+    """A scenario as the body of an Eval, with its suite and the evaluators that it names, by their names."""
+
+    suite: Suite
+    scenario: Scenario
+    evaluators: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,10 @@ from evalfleet.model.definition import EvalDefinition
 from evalfleet.planning.definition_source import DefinitionSource
 from evalfleet.planning.eval_ids import part_fault, shown
 from evalfleet.planning.eval_module import PythonEvals
+from evalfleet.planning.suite_source import SuiteFiles
 
 #: The forms in which an Eval may be written.
-_SOURCES: tuple[DefinitionSource, ...] = (PythonEvals(), HarborTasks())
+_SOURCES: tuple[DefinitionSource, ...] = (PythonEvals(), SuiteFiles(), HarborTasks())
 
 _SKIPPED = frozenset({"__pycache__", "node_modules", "venv"})
 
@@ -98,7 +99,10 @@ def eval_files(project: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(project / "evals"):
         folders[:] = [name for name in folders if not name.startswith(".") and name not in _SKIPPED]
         below = PurePosixPath(Path(folder).relative_to(project / "evals").as_posix())
-        found += [Path(folder, name) for name in names if not name.startswith(".") and _claimed(below / name)]
+        claimed = [name for name in names if not name.startswith(".") and _claimed(below / name)]
+        if any(_source_of(below / name).owns_folder for name in claimed):
+            folders.clear()
+        found += [Path(folder, name) for name in claimed]
     return iter(sorted(found, key=lambda file: file.relative_to(project).as_posix()))
 
 

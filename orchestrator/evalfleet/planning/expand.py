@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import blake2b
 
+from evalfleet.model.canonical import digest
 from evalfleet.model.case import Case
 from evalfleet.model.ids import sha256
 from evalfleet.model.verdict import Style
@@ -27,7 +28,7 @@ class SelectedEval:
     """One Eval to run against every arm. `row` is the row's canonical JSON.
 
     `occurrence` counts, from 0, those before it with the same definition and content, so that a row which stands
-    twice is two samples.
+    twice is two samples. `variants` is the choice of a scenario's variants, by step.
     """
 
     definition: str
@@ -37,6 +38,7 @@ class SelectedEval:
     occurrence: int = 0
     tags: tuple[str, ...] = ()
     external: bool = False
+    variants: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ def expand(arms: Sequence[ArmIdentity], evals: Iterable[SelectedEval], repetitio
                     content=sha256(f"{arm.name}\n{selected.definition}\n{shared}".encode()),
                     fingerprint=_fingerprint(arm, selected, shared),
                     row=selected.row,
+                    variants=selected.variants,
                     tags=selected.tags,
                     external=selected.external,
                 )
@@ -111,8 +114,15 @@ def _hash64(data: bytes, key: bytes = b"") -> int:
 
 
 def _shared(selected: SelectedEval) -> str:
-    row = "" if selected.row is None else sha256(selected.row)
+    row = row_digest(selected.row, selected.variants)
     return f"{row}\n{selected.occurrence}" if selected.occurrence else row
+
+
+def row_digest(row: bytes | None, variants: Mapping[str, str]) -> str:
+    """What of a Case is its own among those of one definition: its row, or its choice of variants."""
+    if variants:
+        return digest(dict(variants))
+    return "" if row is None else sha256(row)
 
 
 def _fingerprint(arm: ArmIdentity, selected: SelectedEval, shared: str) -> str | None:

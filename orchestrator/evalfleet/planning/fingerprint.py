@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from evalfleet.grading.judge_prompts import RECIPE_VERSIONS
 from evalfleet.model.canonical import digest
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
 from evalfleet.model.judge import JudgeConfig
+from evalfleet.model.suite import DeclaredScenario
 from evalfleet.planning.arms import ArmPlan
 from evalfleet.ports import AgentIdentity
+
+#: Of a scenario: what people call it by.
+_SCENARIO_NAMES = frozenset({"name", "description", "tags", "skipReason"})
 
 #: Raised when matching, folding or scoring changes meaning: results of another version are not carried.
 EVALUATION_VERSION = 1
@@ -97,6 +101,12 @@ def eval_parts(
     return FingerprintParts(fields)
 
 
+def scenario_digest(declared: DeclaredScenario) -> str:
+    """The digest of all of a scenario that shapes an attempt of it: not what it is called, nor its labels."""
+    document = {name: part for name, part in declared.scenario.document.items() if name not in _SCENARIO_NAMES}
+    return digest([declared.suite.schema_version, _unlabelled(document)])
+
+
 def sandbox_parts(spec: SandboxSpec | None, files: Mapping[str, str], build: Mapping[str, str]) -> FingerprintParts:
     """The resolved sandbox plan, its starting files and what its image is built from by content instead of by path."""
     if spec is None:
@@ -120,6 +130,15 @@ def _plain_spec(spec: SandboxSpec) -> dict[str, Any]:
         "user": bare.user,
         **followed,
     }
+
+
+def _unlabelled(value: Any) -> Any:
+    """`value` without the labels of the assertions in it."""
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, Any]", value)
+        is_assertion = "kind" in items and "id" in items
+        return {name: _unlabelled(item) for name, item in items.items() if not (is_assertion and name == "label")}
+    return [_unlabelled(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def _plain(value: Mapping[str, Any]) -> dict[str, Any]:

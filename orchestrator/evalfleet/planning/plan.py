@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,17 @@ from evalfleet.model.canonical import digest
 from evalfleet.model.case import Case
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
 from evalfleet.model.experiment import Experiment, JudgeLayer
-from evalfleet.model.ids import sha256
 from evalfleet.model.judge import JudgeConfig
+from evalfleet.model.suite import DeclaredScenario, Suite
 from evalfleet.model.verdict import Style
 from evalfleet.planning.arm_probe import ArmProbe, PlannedArm
 from evalfleet.planning.calibrations import JudgeUse, judge_uses
 from evalfleet.planning.criteria import CriteriaFault, criteria_files, leaks
 from evalfleet.planning.definition_digests import definition_digests
 from evalfleet.planning.discover import Catalog
-from evalfleet.planning.expand import ArmIdentity, excess, expand
+from evalfleet.planning.expand import ArmIdentity, excess, expand, row_digest
 from evalfleet.planning.experiment_file import LoadedExperiment
-from evalfleet.planning.fingerprint import FingerprintParts, eval_parts, sandbox_parts
+from evalfleet.planning.fingerprint import FingerprintParts, eval_parts, sandbox_parts, scenario_digest
 from evalfleet.planning.judge_plan import resolve_judge
 from evalfleet.planning.lock import Commands, project_lock
 from evalfleet.planning.reuse import Action, History, reuse
@@ -32,9 +33,11 @@ from evalfleet.planning.sandbox_plan import SandboxFault, resolve_sandbox
 from evalfleet.planning.select import Narrowing, Selector
 from evalfleet.planning.selected import DatasetRecord, Scan, SelectedEvals, scan
 from evalfleet.planning.sources import Sources, source_roots
+from evalfleet.planning.suite_selection import select_scenarios
 from evalfleet.planning.typed import nearest
 from evalfleet.ports import AdapterFactory
 from evalfleet.sandbox_ports import Spawner
+from evalfleet.suites.registry import preflight, scenario_evaluators
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +94,12 @@ class Plan:
         """How many Cases each arm has."""
         return len(self.evals) * self.experiment.repetitions
 
+    @property
+    def suites(self) -> tuple[Suite, ...]:
+        """The suites that any of the Cases come from."""
+        bodies = [each.body for each in self.definitions.values() if isinstance(each.body, DeclaredScenario)]
+        return tuple({body.suite.id: body.suite for body in bodies}.values())
+
     def cases(self) -> Iterator[Case]:
         """Every Case in planned order, one at a time; each call gives the same."""
         return expand(self._identities, self.evals, self.experiment.repetitions)
@@ -104,13 +113,14 @@ class Plan:
             self.parts,
             allow_external=self.experiment.writes.allow_external,
             unprintable=unprintable,
+            skips={one.id: one.skip_reason for one in self.definitions.values() if one.skip_reason is not None},
         )
 
     def parts(self, case: Case) -> FingerprintParts:
         """The fingerprint parts of one Case, by field."""
         shared = self._arm_parts[case.arm].joined(self.eval_parts[case.definition])
-        row = "" if case.row is None else sha256(case.row)
-        return shared.joined(self.sandbox_parts[case.arm, case.definition]).joined(FingerprintParts({"row": row}))
+        row = FingerprintParts({"row": row_digest(case.row, case.variants)})
+        return shared.joined(self.sandbox_parts[case.arm, case.definition]).joined(row)
 
     @cached_property
     def _arm_parts(self) -> dict[str, FingerprintParts]:
@@ -173,6 +183,7 @@ class _Planner:
         self._check_size(len(found.evals), len(arms))
         selected = found.evals.definitions()
         self._check_selection(selector, selected, found.evals)
+        self._check_evaluators(selected)
         criteria = self._criteria(selected)
         sandboxes = self._sandboxes(arms, selected, criteria)
         judges = {name: judge for name, judge in map(self._judge, selected) if judge is not None}
@@ -203,13 +214,20 @@ class _Planner:
         )
 
     def _scan(self, selector: Selector) -> Scan:
+        definitions, problems = select_scenarios(self._catalog.definitions, selector.selection)
+        self._problems += [self._placed(problem) for problem in problems]
         return scan(
-            self._catalog.definitions,
+            definitions,
             selector,
             self._catalog.project,
             allow_empty=self._allow_empty,
             kept_bytes=self._kept_bytes,
         )
+
+    def _placed(self, problem: Problem) -> Problem:
+        """A problem of the experiment by its field, with the place of that field."""
+        path = tuple(int(part) if part.isdecimal() else part for part in (problem.field or "").split("."))
+        return self._loaded.problem(problem.code, problem.message, path, problem.hint)
 
     def _check_size(self, evals: int, arms: int) -> None:
         """Refuse at once what would take for ever to plan, at the largest of its factors."""
@@ -243,6 +261,20 @@ class _Planner:
             message = f"both styles of eval are selected, which have no common headline: {examples}"
             hint = "select one style an experiment"
             self._problems.append(self._loaded.problem("MIXED_STYLES", message, ("evals",), hint))
+
+    def _check_evaluators(self, selected: tuple[EvalDefinition, ...]) -> None:
+        """Every evaluator that a suite names has to exist, whatever scenario is the first to need it."""
+        chosen: dict[str, list[EvalDefinition]] = {}
+        for definition in selected:
+            if isinstance(definition.body, DeclaredScenario):
+                chosen.setdefault(definition.body.suite.id, []).append(definition)
+        for definitions in chosen.values():
+            bodies = [each.body for each in definitions if isinstance(each.body, DeclaredScenario)]
+            try:
+                preflight(bodies[0].suite, {body.scenario.id for body in bodies}, bodies[0].evaluators)
+            except DefinitionError as error:
+                file = str(self._catalog.files[definitions[0].id])
+                self._problems += [replace(problem, file=file) for problem in error.problems]
 
     def _sandboxes(
         self,
@@ -289,9 +321,18 @@ class _Planner:
     def _eval_parts(
         self, definition: EvalDefinition, judge: JudgeConfig | None, criteria: tuple[Path, ...]
     ) -> FingerprintParts:
-        sources = self._sources.closure([self._catalog.files[definition.id]])
+        sources = self._eval_sources(definition)
         fixture = self._sources.tree(definition.fixture) if definition.fixture is not None else {}
         return eval_parts(definition, sources, fixture, judge, self._sources.contents(criteria))
+
+    def _eval_sources(self, definition: EvalDefinition) -> dict[str, str]:
+        """What the eval is made of, by name: of a suite only the scenario itself, and the code that it calls."""
+        if not isinstance(definition.body, DeclaredScenario):
+            return self._sources.closure([self._catalog.files[definition.id]])
+        known = definition.body.evaluators
+        called = [known[name] for name in sorted(scenario_evaluators(definition.body.scenario)) if name in known]
+        code = {Path(inspect.getfile(inspect.unwrap(function))) for function in called}
+        return {**self._sources.closure(sorted(code)), definition.id: scenario_digest(definition.body)}
 
     def _sandbox_parts(self, spec: SandboxSpec | None) -> FingerprintParts:
         paths = (None, None) if spec is None else (spec.files, spec.build)

@@ -19,6 +19,7 @@ class ActionKind(StrEnum):
     RUN = "run"
     CARRY = "carry"
     BLOCKED = "blocked"
+    SKIP = "skip"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +79,21 @@ class PartsOf(Protocol):
 
 
 def reuse(
-    cases: Iterable[Case], history: History, parts: PartsOf, *, allow_external: bool, unprintable: Mapping[str, str]
+    cases: Iterable[Case],
+    history: History,
+    parts: PartsOf,
+    *,
+    allow_external: bool,
+    unprintable: Mapping[str, str],
+    skips: Mapping[str, str],
 ) -> Iterator[Action]:
-    """One Action a Case, in order. `unprintable` says why an arm's agent can't be fingerprinted, by arm name."""
+    """One Action a Case, in order. `unprintable` says why an arm's agent can't be fingerprinted, by arm name; `skips`
+    why a definition is left out, by its id.
+    """
     for case in cases:
-        if case.external and not allow_external:
+        if (reason := skips.get(case.definition)) is not None:
+            yield Action(case=case, kind=ActionKind.SKIP, reason=reason)
+        elif case.external and not allow_external:
             reason = "the eval writes to the outside world and writes.allow_external is not set"
             yield Action(case=case, kind=ActionKind.BLOCKED, reason=reason)
         elif case.fingerprint is None:

@@ -37,7 +37,7 @@ class Selector:
             for where, prefixes in (("select", self.selection.select), ("prefix", self.narrowing.prefixes))
         ]
         tagged = all(not wanted or set(wanted) & set(tags) for wanted in (self.selection.tags, self.narrowing.tags))
-        admitted = all(possible) and tagged
+        admitted = all(possible) and tagged and not set(self.selection.exclude_tags) & set(tags)
         if not admitted:
             self._pass_over(below, rows=rows)
         return admitted

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evalfleet.errors import DefinitionError, Problem
+from evalfleet.model.canonical import canonical_bytes, parse_exact
 from evalfleet.model.definition import EvalDefinition
+from evalfleet.model.suite import DeclaredScenario, Scenario
 from evalfleet.planning.choosing import Row
 from evalfleet.planning.dataset import Dataset
-from evalfleet.planning.expand import SelectedEval, content_key, planned_order
+from evalfleet.planning.expand import MAX_CASES, SelectedEval, content_key, planned_order, shown
 from evalfleet.planning.kept_rows import KeptRows
 from evalfleet.planning.select import Selector
+from evalfleet.suites.matrix import CASE_LIMIT, combination_count, combinations
 
 #: This many wrong rows of one dataset are enough to report.
 MAX_PROBLEMS = 20
@@ -78,9 +81,13 @@ class SelectedEvals:
         for place, (owner, row) in enumerate(zip(self._owner, self._row, strict=True)):
             definition = self._definitions[owner]
             eval_id, data = definition.id, None
+            variants: dict[str, str] = {}
             if row != _NO_ROW:
                 name, data = self._rows[row]
-                eval_id = f"{eval_id}/{name}"
+                if isinstance(definition.body, DeclaredScenario):
+                    variants, data = parse_exact(data), None
+                else:
+                    eval_id = f"{eval_id}/{name}"
             yield SelectedEval(
                 definition=definition.id,
                 eval_id=eval_id,
@@ -89,6 +96,7 @@ class SelectedEvals:
                 occurrence=self._occurrences.get(place, 0),
                 tags=definition.tags,
                 external=definition.external,
+                variants=variants,
             )
 
 
@@ -138,7 +146,21 @@ class _Scanner:
             except DefinitionError as error:
                 self.problems.extend(error.problems)
         elif self._selector.admits(definition.id):
-            self.found.add(index, _NO_ROW, content_key(definition.id, None))
+            if isinstance(definition.body, DeclaredScenario):
+                self._add_variants(index, definition.id, definition.body.scenario)
+            else:
+                self.found.add(index, _NO_ROW, content_key(definition.id, None))
+
+    def _add_variants(self, index: int, definition: str, scenario: Scenario) -> None:
+        """One Eval a combination of the scenario's variants; just one without any."""
+        if (count := combination_count(scenario)) > MAX_CASES:
+            message = f"{shown(count)} combinations of variants; a run has at most {shown(MAX_CASES)} cases"
+            self.problems.append(Problem(CASE_LIMIT, f"the scenario {definition!r} has {message}"))
+            return
+        for variants in combinations(scenario):
+            data = canonical_bytes(dict(variants)) if variants else None
+            row = _NO_ROW if data is None else self.rows.add("", data)
+            self.found.add(index, row, content_key(definition, data))
 
     def _add_rows(self, index: int, definition: str, dataset: Dataset) -> None:
         digest = dataset.sha256()

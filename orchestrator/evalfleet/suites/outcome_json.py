@@ -1,4 +1,4 @@
-"""The result of a criterion as JSON, in the names of the suite format. Pure."""
+"""The result of a criterion as JSON, in the names of the suite format, and what the criterion wanted. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,16 @@ from typing import Any
 
 from evalfleet.model.events import MISSING
 from evalfleet.model.suite import Severity, SuiteOutcome
+
+
+def wanted_value(outcome: SuiteOutcome) -> dict[str, Any]:
+    """What the criterion wanted, in the form of a matcher: its operator or kind, its value, and where it looked."""
+    wanted: dict[str, Any] = {"match": outcome.operator or outcome.kind}
+    if outcome.expected is not MISSING:
+        wanted["value"] = outcome.expected
+    if outcome.path is not None:
+        wanted["at"] = ".".join(map(str, outcome.path)) or "the observation"
+    return wanted
 
 
 def outcome_value(outcome: SuiteOutcome) -> dict[str, Any]:

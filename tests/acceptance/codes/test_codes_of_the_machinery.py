@@ -150,7 +150,7 @@ def test_a_write_to_the_outside_has_to_be_allowed(orchestrate: Orchestrate, tmp_
     write_evals(tmp_path, "writing", {"OUTSIDE": WRITES, "FINE": FINE})
     cases = cases_of(orchestrate, submit(orchestrate, tmp_path, PARROT))
     outside = cases["writing/outside"]
-    assert (outside["status"], outside["code"], outside["attempts"]) == ("blocked", "EXTERNAL_WRITE_NOT_ALLOWED", 0)
+    assert (outside["status"], outside["code"], outside["attempts"]) == ("blocked", "EXTERNAL_WRITES_NOT_AUTHORIZED", 0)
     assert cases["writing/fine"]["status"] == "passed"
 
 

@@ -64,7 +64,7 @@ SINGLE = {
     "RECORDING_FAILED": f"{MACHINERY}::test_evidence_that_finds_no_place",
     "ARTIFACT_STORE_AWAY": f"{MACHINERY}::test_evidence_that_finds_no_place",
     "RECORDING_UNREADABLE": f"{MACHINERY}::test_a_recording_that_is_damaged_when_it_is_to_be_judged",
-    "EXTERNAL_WRITE_NOT_ALLOWED": f"{MACHINERY}::test_a_write_to_the_outside_has_to_be_allowed",
+    "EXTERNAL_WRITES_NOT_AUTHORIZED": f"{MACHINERY}::test_a_write_to_the_outside_has_to_be_allowed",
     "EXTERNAL_WRITE_RESUME_REQUIRES_RECONCILIATION": f"{MACHINERY}::test_what_a_killed_run_had_under_way",
     "RUN_INTERRUPTED": f"{MACHINERY}::test_what_a_killed_run_had_under_way",
     "WORKER_STALLED": "acceptance/kill/test_stops.py::test_an_actor_that_stops_is_killed_and_replaced",

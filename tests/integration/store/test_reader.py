@@ -33,7 +33,7 @@ async def reading(url: str) -> AsyncGenerator[Reader]:
 
 
 CARRIED = Presettled(how=Settlement.CARRIED, verdict=Verdict.PASSED, from_run="old", from_attempt=77)
-BLOCKED = Presettled(how=Settlement.BLOCKED, code="EXTERNAL_WRITE_NOT_ALLOWED")
+BLOCKED = Presettled(how=Settlement.BLOCKED, code="EXTERNAL_WRITES_NOT_AUTHORIZED")
 
 
 # --- runs -----------------------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ async def every_kind_of_case(url: str, artifacts: FileArtifacts) -> None:
     decided = {
         4: carried(7, "old"),
         5: carried(8, "older"),
-        6: Presettled(how=Settlement.BLOCKED, code="EXTERNAL_WRITE_NOT_ALLOWED"),
+        6: Presettled(how=Settlement.BLOCKED, code="EXTERNAL_WRITES_NOT_AUTHORIZED"),
         7: carried(9, "old"),
     }
     key, recorder = await held(url, "r1", [(a_case(number), decided.get(number)) for number in range(14)])

@@ -226,10 +226,10 @@ def test_show_one_case(reference: str, shell: Shell, mixed: FakeRun) -> None:
 
 def test_show_one_case_that_never_ran(shell: Shell, with_run: AddRun) -> None:
     with_run(
-        FakeRun([case(0, CaseStatus.BLOCKED, attempts=0, code="EXTERNAL_WRITE_NOT_ALLOWED", message="no\twrites")])
+        FakeRun([case(0, CaseStatus.BLOCKED, attempts=0, code="EXTERNAL_WRITES_NOT_AUTHORIZED", message="no\twrites")])
     )
     assert shell("show", "7f3", "0") == 0
-    assert shell.out == "sql/0000 #1 · arm small · blocked (EXTERNAL_WRITE_NOT_ALLOWED)\n  no\twrites\n"
+    assert shell.out == "sql/0000 #1 · arm small · blocked (EXTERNAL_WRITES_NOT_AUTHORIZED)\n  no\twrites\n"
     shell("show", "7f3", "0", "--json")
     assert shell.values[0]["attempt"] is None
 

@@ -51,9 +51,9 @@ def test_plan(shell: Shell, experiment: str) -> None:
     lines = shell.out.splitlines()
     assert lines[0] == "checkout · 12 cases = 3 evals × 2 arms × 2 repetitions · pass-style"
     assert [line.split() for line in lines[2:5]] == [
-        ["arm", "adapter", "model", "sandbox", "cases", "run", "carry", "blocked"],
-        ["a", "python", "none", "6", "4", "0", "2"],
-        ["b", "python", "gpt", "none", "6", "4", "0", "2"],
+        ["arm", "adapter", "model", "sandbox", "cases", "run", "carry", "blocked", "skip"],
+        ["a", "python", "none", "6", "4", "0", "2", "0"],
+        ["b", "python", "gpt", "none", "6", "4", "0", "2", "0"],
     ]
     assert "a: run 4: never settled before" in lines
     assert any(line.startswith("b: blocked 2: the eval writes to the outside world") for line in lines)

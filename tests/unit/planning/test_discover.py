@@ -41,7 +41,7 @@ def test_only_eval_files_are_imported_and_hidden_folders_are_skipped(tmp_path: P
             "evals/one.eval.py": ONE,
             "evals/plain.py": bomb,
             "evals/eval.py": bomb,
-            "evals/x.suite.yaml": "- nothing",
+            "evals/x.suite.txt": "- nothing",
             "evals/.hidden.eval.py": bomb,
             "evals/.git/x.eval.py": bomb,
             "evals/.venv/x.eval.py": bomb,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import pytest
@@ -35,9 +36,16 @@ def past(status: CaseStatus = CaseStatus.PASSED, fingerprint: str = "now", **par
     return Past(run="r1", ordinal=4, status=status, fingerprint=fingerprint, attempt=9, parts=parts)
 
 
-def decide(case: Case, before: Past | None, *, allow_external: bool = False) -> Action:
+def decide(
+    case: Case, before: Past | None, *, allow_external: bool = False, skips: Mapping[str, str] | None = None
+) -> Action:
     (action,) = reuse(
-        [case], Known(before), lambda _: PARTS, allow_external=allow_external, unprintable={"b": "no source"}
+        [case],
+        Known(before),
+        lambda _: PARTS,
+        allow_external=allow_external,
+        unprintable={"b": "no source"},
+        skips=skips or {},
     )
     return action
 
@@ -91,6 +99,14 @@ def test_external_cases_are_blocked_unless_allowed() -> None:
     assert decide(external, None, allow_external=True).kind is ActionKind.RUN
 
 
+def test_what_is_left_out_is_neither_run_nor_carried_nor_asked_whether_it_writes() -> None:
+    skips = {CASE.definition: "the shop is closed"}
+    for case, before in ((CASE, None), (CASE, past()), (replace(CASE, external=True), None)):
+        action = decide(case, before, skips=skips)
+        assert (action.kind, action.reason) == (ActionKind.SKIP, "the shop is closed")
+    assert decide(CASE, None, skips={"another": "closed"}).kind is ActionKind.RUN
+
+
 def test_no_history_runs_everything() -> None:
-    actions = reuse([CASE], NoHistory(), lambda _: PARTS, allow_external=False, unprintable={})
+    actions = reuse([CASE], NoHistory(), lambda _: PARTS, allow_external=False, unprintable={}, skips={})
     assert [action.kind for action in actions] == [ActionKind.RUN]

@@ -1,0 +1,60 @@
+"""Evals that are declared: the scenarios of `*.suite.yaml` and `*.suite.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from evalfleet.errors import DefinitionError, Problem
+from evalfleet.model.definition import EvalDefinition, SourcePlace
+from evalfleet.model.suite import DeclaredScenario, Scenario, Suite
+from evalfleet.planning.evaluator_files import evaluators_beside
+from evalfleet.planning.suite_file import read_suite
+
+_SUFFIXES = (".suite.yaml", ".suite.yml", ".suite.json")
+
+
+class SuiteFiles:
+    """Suites name themselves: a scenario's Eval is called `<suite id>/<scenario id>`, wherever the file lies."""
+
+    owns_folder = False
+
+    def claims(self, path: PurePosixPath) -> bool:
+        return path.name.endswith(_SUFFIXES)
+
+    def path_id(self, path: PurePosixPath) -> str | None:
+        return None
+
+    def load(self, project: Path, file: Path) -> Iterator[EvalDefinition | Problem]:
+        try:
+            suite = _read(file, file.stat().st_mtime_ns, file.stat().st_size)
+            evaluators = evaluators_beside(file, project / "evals")
+        except DefinitionError as error:
+            yield from error.problems
+            return
+        for scenario in suite.scenarios:
+            yield _definition(suite, scenario, evaluators, file)
+
+
+@lru_cache(maxsize=64)
+def _read(file: Path, modified: int, size: int) -> Suite:
+    """The suite in `file` as it was when it was last written: a worker asks for it once a scenario."""
+    return read_suite(file)
+
+
+def _definition(
+    suite: Suite, scenario: Scenario, evaluators: Mapping[str, Callable[..., Any]], file: Path
+) -> EvalDefinition:
+    return EvalDefinition(
+        id=f"{suite.id}/{scenario.id}",
+        body=DeclaredScenario(suite=suite, scenario=scenario, evaluators=evaluators),
+        description=scenario.description or scenario.name,
+        tags=scenario.tags,
+        external=scenario.external,
+        skip_reason=scenario.skip_reason,
+        allow_no_assertions=True,
+        metadata=scenario.metadata,
+        place=SourcePlace(file=file, line=1),
+    )

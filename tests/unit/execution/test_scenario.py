@@ -1,0 +1,237 @@
+"""Playing a declared scenario: what is sent, what is checked of it, what ends it, and what is left on the record.
+
+The numbers are those of the conformance tests of the suite format.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from evalfleet.errors import FailureKind, SendFailure
+from evalfleet.model.assertion import Result
+from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, partial
+from evalfleet.model.record import AttemptEvidence
+from evalfleet.model.suite import DeclaredScenario
+from evalfleet.model.turn import Stop, StopKind, Turn, TurnInput
+from evalfleet.model.verdict import Outcome, Verdict
+from evalfleet.suites.parse import parse_suite
+from evalfleet.testing.fakes import FakeAdapter
+
+RunAttempt = Callable[..., Any]
+
+
+def check(identifier: str, path: Sequence[str | int], operator: str, *value: Any) -> dict[str, Any]:
+    told = {"value": value[0]} if value else {}
+    return {"id": identifier, "kind": "check", "path": list(path), "operator": operator, **told}
+
+
+def scenario(
+    *steps: Mapping[str, Any], final: Sequence[Any] = (), evaluators: Mapping[str, Any] | None = None, version: int = 1
+) -> DeclaredScenario:
+    """A scenario whose steps are called a, b, … and send `{"text": …}` where they say nothing else."""
+    named = [{"id": chr(97 + at), "input": {"text": chr(97 + at)}, **step} for at, step in enumerate(steps)]
+    one = {"id": "buy", "name": "Buy", "writePolicy": "read_only", "steps": named, "assertions": list(final)}
+    suite = parse_suite({"schemaVersion": version, "id": "shop", "name": "Shop", "scenarios": [one]})
+    return DeclaredScenario(suite=suite, scenario=suite.scenarios[0], evaluators=evaluators or {})
+
+
+def seeing(*observations: Any) -> Callable[[TurnInput, Any], Turn]:
+    """An agent that shows one observation after the other, or returns or raises what is no observation."""
+    left = list(observations)
+
+    def answer(turn: TurnInput, _: Any) -> Turn:
+        found = left.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found if isinstance(found, Turn) else Turn(observation=found)
+
+    return answer
+
+
+@pytest.fixture
+def play(attempt: RunAttempt) -> RunAttempt:
+    async def run(declared: DeclaredScenario, adapter: Any, **options: Any) -> AttemptEvidence:
+        return await attempt(declared, adapter, allow_no_assertions=True, **options)
+
+    return run
+
+
+def results(evidence: AttemptEvidence) -> list[tuple[str | None, Result]]:
+    return [(row.key, row.outcome.result) for row in evidence.assertions]
+
+
+async def test_inputs_go_out_whole_and_what_comes_back_is_checked(play: RunAttempt) -> None:
+    seen: list[TurnInput] = []
+
+    def agent(turn: TurnInput, _: Any) -> Turn:
+        seen.append(turn)
+        return Turn(observation={"heard": dict(turn.value or {})})
+
+    steps = [
+        {"assertions": [check("text", ["heard", "text"], "equals", "a")]},
+        {"input": {"selection": {"optionIndex": 0}}, "assertions": [check("index", ["heard"], "equals", {})]},
+    ]
+    evidence = await play(scenario(*steps), agent)
+    assert [given.text for given in seen] == ["a", '{"selection":{"optionIndex":0}}']
+    assert seen[1].value == {"selection": {"optionIndex": 0}}
+    assert results(evidence) == [("text", Result.MATCHED), ("index", Result.MISMATCHED)]
+    assert [row.scope for row in evidence.assertions] == ["turn/0/0", "turn/0/1"]
+    assert evidence.summary.verdict is Verdict.FAILED
+
+
+async def test_6_a_failed_step_does_not_keep_the_next_from_running_and_the_session_is_closed_once(
+    play: RunAttempt,
+) -> None:
+    adapter = FakeAdapter(seeing({"n": 1}, {"n": 2}))
+    declared = scenario(
+        {"assertions": [check("one", ["n"], "equals", 9)]},
+        {"assertions": [check("two", ["n"], "equals", 2)]},
+        final=[check("last", ["n"], "equals", 2)],
+    )
+    evidence = await play(declared, adapter)
+    assert results(evidence) == [("one", Result.MISMATCHED), ("two", Result.MATCHED), ("last", Result.MATCHED)]
+    assert [turn.input.text for turn in evidence.turns] == ["a", "b"]
+    assert [session.closed for session in adapter.sessions] == [True]
+
+
+@pytest.mark.parametrize("last", [True, False])
+async def test_17_the_word_that_the_conversation_is_over_is_no_harm_at_the_last_step(
+    play: RunAttempt, last: bool
+) -> None:
+    done = Turn(observation={"n": 1}, stop=Stop(StopKind.COMPLETED, "sold"))
+    steps = [{}] if last else [{}, {}]
+    evidence = await play(scenario(*steps, final=[check("n", ["n"], "equals", 2)]), seeing(done))
+    if last:
+        assert results(evidence) == [("n", Result.MISMATCHED)]
+        assert evidence.summary.verdict is Verdict.FAILED
+    else:
+        assert results(evidence) == []
+        assert evidence.summary.code == "EVALUATION_EARLY_COMPLETION"
+        assert evidence.summary.message == "the agent ended the conversation after 1 of 2 steps"
+        assert evidence.summary.kind is FailureKind.ADAPTER
+
+
+@pytest.mark.parametrize("kind", StopKind)
+@pytest.mark.parametrize("steps", [1, 2])
+async def test_27_a_stop_never_hides_a_failed_turn(play: RunAttempt, kind: StopKind, steps: int) -> None:
+    ended = Turn(observation={"n": 1}, stop=Stop(kind, "enough"))
+    failing = {"assertions": [check("n", ["n"], "equals", 2)]}
+    evidence = await play(scenario(*[failing] * steps, final=[check("end", ["n"], "equals", 1)]), seeing(ended))
+    assert evidence.summary.verdict is Verdict.FAILED
+    assert evidence.summary.skip_reason is None
+    is_over = kind is StopKind.SKIPPED or steps == 2
+    assert results(evidence) == [("n", Result.MISMATCHED), *([] if is_over else [("end", Result.MATCHED)])]
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+async def test_a_case_that_the_agent_leaves_out_is_skipped_for_its_reason(play: RunAttempt, steps: int) -> None:
+    left = Turn(observation={}, stop=Stop(StopKind.SKIPPED, "no stock in this region"))
+    evidence = await play(scenario(*[{}] * steps, final=[check("n", ["n"], "exists")]), seeing(left))
+    assert (evidence.summary.verdict, evidence.summary.skip_reason) == (Verdict.SKIPPED, "no stock in this region")
+    assert results(evidence) == []
+
+
+async def test_18_a_send_that_never_ends_is_a_turn_out_of_time(play: RunAttempt) -> None:
+    async def hangs(turn: TurnInput, _: Any) -> Turn:
+        await asyncio.sleep(60)
+        return Turn()
+
+    evidence = await play(scenario({}, {}), FakeAdapter(hangs), turn_timeout=0.05)
+    assert evidence.summary.code == "TURN_TIMEOUT"
+    assert [turn.failure is not None for turn in evidence.turns] == [True]
+
+
+async def test_a_criterion_that_can_not_be_judged_ends_the_conversation_and_dominates_a_failure(
+    play: RunAttempt,
+) -> None:
+    def breaks(context: Any, parameters: Any) -> Any:
+        raise RuntimeError("a private text")
+
+    custom = {"id": "odd", "kind": "custom", "evaluator": "breaks", "parameters": {}}
+    declared = scenario(
+        {"assertions": [check("n", ["n"], "equals", 9), custom]},
+        {},
+        final=[check("end", ["n"], "equals", 1)],
+        evaluators={"breaks": breaks},
+    )
+    evidence = await play(declared, seeing({"n": 1}))
+    assert results(evidence) == [("n", Result.MISMATCHED), ("odd", Result.ERRORED)]
+    assert evidence.summary.verdict is Verdict.ERRORED
+    assert evidence.summary.kind is FailureKind.GRADER
+    shown = repr(evidence.assertions) + repr(evidence.summary)
+    assert "a private text" not in shown
+    assert any("a private text" in line for line in evidence.diagnostics)
+
+
+async def test_what_takes_longer_than_a_turn_is_not_judged_and_its_observation_stays(play: RunAttempt) -> None:
+    async def sleeps(context: Any, parameters: Any) -> Any:
+        await asyncio.sleep(60)
+
+    custom = {"id": "slow", "kind": "custom", "evaluator": "sleeps", "parameters": {}}
+    declared = scenario({"assertions": [custom]}, evaluators={"sleeps": sleeps})
+    evidence = await play(declared, seeing({"n": 1}), turn_timeout=0.2)
+    (row,) = evidence.assertions
+    assert row.criterion["result"]["errorCode"] == "EVALUATION_TIMEOUT"
+    assert evidence.turns[0].observation == {"n": 1}
+    assert evidence.turns[0].failure is None
+
+
+async def test_advisory_criteria_decide_nothing_and_end_nothing(play: RunAttempt) -> None:
+    wrong = {**check("wrong", ["n"], "equals", 9), "severity": "advisory"}
+    missing = {"id": "odd", "kind": "custom", "evaluator": "nobody", "parameters": {}, "severity": "advisory"}
+    declared = scenario({"assertions": [wrong, missing]}, {}, version=2)
+    evidence = await play(declared, seeing({"n": 1}, {"n": 1}))
+    assert results(evidence) == [("wrong", Result.MISMATCHED), ("odd", Result.ERRORED)]
+    assert len(evidence.turns) == 2
+    assert evidence.summary.verdict is Verdict.PASSED
+
+
+async def test_missing_telemetry_is_no_proof(play: RunAttempt) -> None:
+    coverage = {Channel.ACTIONS: partial("only the last call is shown")}
+    quiet = Turn(reply="done", coverage=coverage)
+    declared = scenario({"assertions": [check("none", ["toolCalls"], "length", 0), check("said", ["reply"], "exists")]})
+    evidence = await play(declared, FakeAdapter(lambda *_: quiet, coverage=COMPLETE_COVERAGE))
+    assert results(evidence) == [("none", Result.UNAVAILABLE), ("said", Result.MATCHED)]
+    assert evidence.assertions[0].outcome.reason == "coverage:actions=partial (only the last call is shown)"
+    assert evidence.summary.verdict is Verdict.ERRORED
+
+
+async def test_evaluators_see_the_turns_before_and_who_asks(play: RunAttempt) -> None:
+    seen: list[Any] = []
+
+    def looks(context: Any, parameters: Any) -> Any:
+        history = [turn["stepId"] for turn in context.history]
+        seen.append((context.scope, context.step_id, history, dict(parameters), context.scenario["id"]))
+        return {"passed": True, "evidence": {"turns": len(history)}}
+
+    custom = {"id": "look", "kind": "custom", "evaluator": "looks", "parameters": {"of": 1}}
+    declared = scenario({"assertions": [custom]}, {"assertions": [custom]}, final=[custom], evaluators={"looks": looks})
+    evidence = await play(declared, seeing({"n": 1}, {"n": 2}))
+    assert seen == [
+        ("turn", "a", [], {"of": 1}, "buy"),
+        ("turn", "b", ["a"], {"of": 1}, "buy"),
+        ("scenario", None, ["a", "b"], {"of": 1}, "buy"),
+    ]
+    assert [row.criterion["result"]["evidence"] for row in evidence.assertions] == [{"turns": n} for n in (0, 1, 2)]
+
+
+async def test_a_send_that_fails_keeps_what_was_judged_before(play: RunAttempt) -> None:
+    failure = SendFailure("the line is down", code="LINE_DOWN")
+    declared = scenario({"assertions": [check("n", ["n"], "equals", 1)]}, {}, final=[check("end", [], "exists")])
+    evidence = await play(declared, seeing({"n": 1}, failure))
+    assert results(evidence) == [("n", Result.MATCHED)]
+    assert (evidence.summary.outcome, evidence.summary.code) == (Outcome.ERRORED, "LINE_DOWN")
+
+
+async def test_28_a_session_that_can_not_be_closed_is_an_error_after_all_passed(play: RunAttempt) -> None:
+    async def stuck() -> None:
+        raise RuntimeError("stuck")
+
+    adapter = FakeAdapter(seeing({"n": 1}))
+    adapter.on_close = stuck
+    evidence = await play(scenario({}), adapter)
+    assert (evidence.summary.verdict, evidence.summary.code) == (Verdict.ERRORED, "SESSION_CLOSE_FAILED")
