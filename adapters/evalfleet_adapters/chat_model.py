@@ -71,6 +71,8 @@ class ChatModel:
         fields: dict[str, Any] = {}
         if self._options.seed is not None:
             fields["seed"] = ctx.seed if self._options.seed == "case" else self._options.seed
+        if ctx.tools:
+            fields["tools"] = [*self._fixed.get("tools", ()), *map(_offered, ctx.tools)]
         if schema is not None:
             asked: dict[str, Any] = {"name": "output", "schema": dict(schema)}
             if self._options.strict_schema:
@@ -123,15 +125,14 @@ def _fixed_fields(model: str, options: OpenAIOptions, tools: Sequence[Tool]) -> 
             fields["stream_options"] = {"include_usage": True}
     fields |= options.params
     if tools:
-        offered = [
-            {
-                "type": "function",
-                "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
-            }
-            for tool in tools
-        ]
-        fields["tools"] = [*options.params.get("tools", []), *offered]
+        fields["tools"] = [*options.params.get("tools", []), *map(_offered, tools)]
     return fields
+
+
+def _offered(tool: Tool) -> dict[str, Any]:
+    """A tool as a model is told of it."""
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}
 
 
 async def _document(response: httpx.Response, stream: ChatStream, ctx: AdapterContext) -> Any:

@@ -38,7 +38,7 @@ from evalfleet_adapters.chat_model import ChatModel, user_message
 from evalfleet_adapters.converters.openai_chat import Finish, ModelReply, ToolCall
 from evalfleet_adapters.converters.untrusted import recordable
 from evalfleet_adapters.entries import entry_file, load_entry
-from evalfleet_adapters.limits import within_deadline
+from evalfleet_adapters.limits import AgentThreads, within_deadline
 from evalfleet_adapters.openai_options import OPENAI_URL, OpenAIOptions, declared_coverage
 from evalfleet_adapters.tool_calls import ToolBox
 
@@ -54,9 +54,9 @@ class OpenAIAdapter:
     def __init__(self, model: str, options: OpenAIOptions, tools: tuple[Tool, ...] = ()) -> None:
         self._coverage = declared_coverage(options)
         self._options = options
-        self._box = ToolBox(tools, options.tool_threads)
+        self._box = ToolBox(tools, AgentThreads(options.tool_threads))
         self._model = ChatModel(model, options, tools)
-        self._guarded = frozenset((*options.approve, *(tool.name for tool in tools if tool.needs_approval)))
+        self._guarded = frozenset(options.approve)
 
     @property
     def coverage(self) -> Coverage:
@@ -87,7 +87,7 @@ class _ChatSession:
 
     async def send(self, turn: TurnInput, ctx: AdapterContext) -> Turn:
         """One turn with all its tool rounds. A failed send leaves the conversation as it was before."""
-        draft = _Draft(list(self._messages), parked=self._parked)
+        draft = _Draft(list(self._messages), self._box.joined(ctx.tools), parked=self._parked)
         try:
             async with within_deadline(ctx):
                 result = await self._go_on(draft, turn, ctx)
@@ -116,26 +116,26 @@ class _ChatSession:
             draft.asking = True
             reply = await self._model.ask(draft.messages, schema, ctx)
             draft.take(reply)
-            if not reply.calls or not self._box or reply.finish in (Finish.LENGTH, Finish.FILTERED):
+            if not reply.calls or not draft.box or reply.finish in (Finish.LENGTH, Finish.FILTERED):
                 return draft.finish(reply, schema)
             if draft.rounds > self._rounds:
                 break
-            draft.parked = tuple(call for call in reply.calls if self._waits(call))
+            draft.parked = tuple(call for call in reply.calls if self._waits(call, draft.box))
             await self._run_tools(draft, tuple(call for call in reply.calls if call not in draft.parked))
             if draft.parked:
                 return draft.wait()
         draft.events.append(ErrorReported(f"stopped: the model wanted more than {self._rounds} rounds of tool calls"))
         return draft.turn(TurnStatus.FAILED)
 
-    def _waits(self, call: ToolCall) -> bool:
+    def _waits(self, call: ToolCall, box: ToolBox) -> bool:
         """Whether somebody has to allow it; one that can't run anyway fails at once."""
-        return call.name in self._guarded and call.arguments is not None
+        return (call.name in self._guarded or box.asks(call.name)) and call.arguments is not None
 
     async def _run_tools(self, draft: _Draft, calls: tuple[ToolCall, ...]) -> None:
         """Run the calls of one answer at the same time; events keep the order in which they really ended."""
 
         async def run(call: ToolCall) -> None:
-            finished, answers[call.id] = await self._box.run(call)
+            finished, answers[call.id] = await draft.box.run(call)
             draft.events.append(finished)
 
         answers: dict[str, str] = {}
@@ -150,6 +150,7 @@ class _Draft:
     """A turn in the making."""
 
     messages: list[dict[str, Any]]
+    box: ToolBox
     parked: tuple[ToolCall, ...] = ()
     events: list[Event] = field(default_factory=list[Event])
     usage: Usage | None = None

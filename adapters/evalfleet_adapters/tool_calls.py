@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -19,13 +19,21 @@ from evalfleet_adapters.limits import AgentThreads
 class ToolBox:
     """The tools offered to a model. Raises ConfigurationError when two have one name."""
 
-    def __init__(self, tools: Iterable[Tool], threads: int) -> None:
+    def __init__(self, tools: Iterable[Tool], threads: AgentThreads) -> None:
         self._tools: dict[str, Tool] = {}
-        self._threads = AgentThreads(threads)
+        self._threads = threads
         for tool in tools:
             if tool.name in self._tools:
                 raise ConfigurationError(f"two tools are named {tool.name!r}")
             self._tools[tool.name] = tool
+
+    def joined(self, given: Sequence[Tool]) -> ToolBox:
+        """These tools and those that an eval gives, run in the same threads. Raises ConfigurationError as above."""
+        return ToolBox((*self._tools.values(), *given), self._threads) if given else self
+
+    def asks(self, name: str) -> bool:
+        """Whether a tool of this name says that no call of it runs before a person allows it."""
+        return name in self._tools and self._tools[name].needs_approval
 
     def __bool__(self) -> bool:
         return bool(self._tools)

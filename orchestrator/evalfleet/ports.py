@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     # Only named in annotations: a coordinator's process starts without pydantic.
     from pydantic import BaseModel
 
+    from evalfleet.model.tool import Tool
+
 S = TypeVar("S")
 
 
@@ -81,6 +83,11 @@ class AdapterContext(Protocol):
     def secrets(self) -> Secrets: ...
     @property
     def sandbox(self) -> Sandbox: ...
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """Tools that the eval gives to the agent, beside the arm's own."""
+        ...
+
     @property
     def model(self) -> str | None: ...
     @property

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from evalfleet.errors import ConfigurationError
 from evalfleet.execution.state import TIMER_SLACK, AttemptState
+from evalfleet.model.tool import Tool
 from evalfleet.ports import Clock, Secrets
 from evalfleet.sandbox_ports import Sandbox
 
@@ -77,6 +78,10 @@ class LineContext:
         if self._state.sandbox is None:
             raise ConfigurationError("this attempt has no sandbox: give the arm or the eval a `sandbox`")
         return self._state.sandbox
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        return self._state.tools
 
     @property
     def model(self) -> str | None:

@@ -20,11 +20,18 @@ from evalfleet.execution.sessions import SessionLine
 from evalfleet.execution.signals import BodySkipped
 from evalfleet.execution.state import AttemptState
 from evalfleet.execution.threads import Bridge
+from evalfleet.execution.turn_check import InvalidTurn, detached
+from evalfleet.execution.unrecorded import NotRecorded
 from evalfleet.model.assertion import ScopeKind
+from evalfleet.model.canonical import canonical_bytes
+from evalfleet.model.tool import Tool
 from evalfleet.model.turn import TurnRecord
 from evalfleet.sandbox_ports import Sandbox
 
 _GROUP_DEPTH = 16
+
+#: Bytes of canonical JSON that an attempt may attach.
+ATTACHMENTS_LIMIT = 8_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +119,46 @@ class Root(Conversation[H]):
             yield
         finally:
             GROUPS.reset(token)
+
+    def use_tools(self, tools: Sequence[Tool]) -> None:
+        """Give tools to the agent from its next send on, beside the arm's own; replaces those given before."""
+        state = self.author.state
+        state.check_open("use_tools()")
+        given = tuple(tools)
+        if not all(isinstance(each, Tool) for each in given):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise state.refuse("use_tools() takes tools: put @tool on the function", "INVALID_TOOLS")
+        if len({each.name for each in given}) != len(given):
+            raise state.refuse("use_tools() got two tools of one name", "INVALID_TOOLS")
+        state.tools = given
+
+    def attach(self, name: str, value: Any) -> None:
+        """Keep a small JSON document with the attempt's evidence; the same name again replaces it.
+
+        Raises AuthoringError for what is no JSON, or when all of them together are larger than 8 MB.
+        """
+        state = self.author.state
+        state.check_open("attach()")
+        if not isinstance(name, str) or not name.isidentifier():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise state.refuse("attach() names the document by a word", "INVALID_ATTACHMENT")
+        try:
+            kept = {**state.attachments, name: detached(value)}
+        except InvalidTurn as error:
+            raise state.refuse(f"attach({name!r}): {error}", "INVALID_ATTACHMENT") from None
+        if len(canonical_bytes(kept)) > ATTACHMENTS_LIMIT:
+            raise state.refuse(f"attach({name!r}): more than {ATTACHMENTS_LIMIT} bytes in all", "INVALID_ATTACHMENT")
+        state.attachments = kept
+
+    def recorded(self, name: str) -> Any:
+        """In a replay, the document that the recorded attempt attached under `name`; None where an agent works.
+
+        A replay of an attempt that attached none ends here, errored with NOT_RECORDED.
+        """
+        recorded = self.author.state.job.recorded
+        if recorded is None:
+            return None
+        if name not in recorded.attachments:
+            raise NotRecorded
+        return recorded.attachments[name]
 
     def log(self, message: object) -> None:
         """Keep a line with the attempt's diagnostics; never evidence."""

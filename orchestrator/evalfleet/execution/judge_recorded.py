@@ -33,7 +33,7 @@ async def judge_recorded(
     control.started_at = recorded.summary.started_at
     found = concluded(state, control, tuple(rows), recorded.summary.duration)
     summary = replace(found.summary, sandbox=recorded.summary.sandbox)
-    return replace(found, summary=summary, attribution=recorded.attribution)
+    return replace(found, summary=summary, attribution=recorded.attribution, attachments=recorded.attachments)
 
 
 async def _answered(row: AssertionRow, question: Question, state: AttemptState) -> AssertionRow:

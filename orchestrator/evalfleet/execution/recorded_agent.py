@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.model.changes import Attribution
@@ -46,8 +48,10 @@ class NoAgent:
 
 @dataclass(frozen=True, slots=True)
 class RecordedAgent:
-    """The turns of an attempt, which stand in for its agent, the clock that they move, and what the agent changed."""
+    """The turns of an attempt, which stand in for its agent, the clock that they move, what the agent
+    changed, and what the body attached."""
 
     turns: tuple[TurnRecord, ...]
     time: RecordedTime
     attribution: Attribution | None = None
+    attachments: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -36,7 +36,7 @@ async def regrade(
         return Regrading(evidence=folded(job.definition, recorded), basis=Basis.FOLDED)
     time = RecordedTime(services.clock, recorded.summary.started_at)
     sandbox = UnrecordedSandbox()
-    agent = RecordedAgent(recorded.turns, time, recorded.attribution)
+    agent = RecordedAgent(recorded.turns, time, recorded.attribution, recorded.attachments)
     replay = replace(job, recorded=agent, sandbox=(sandbox, SandboxSpec()), turn_timeout=None)
     found = await run_attempt(replay, replace(services, clock=time), control)
     if sandbox.used and _went_astray(found.summary):
@@ -103,7 +103,8 @@ def _judged_again(recorded: AttemptEvidence, found: AttemptEvidence) -> AttemptE
         skip_reason=judged.skip_reason,
         assertions=judged.assertions,
     )
-    return replace(found, summary=summary, turns=recorded.turns, attribution=recorded.attribution)
+    same = {"turns": recorded.turns, "attribution": recorded.attribution, "attachments": recorded.attachments}
+    return replace(found, summary=summary, **same)
 
 
 def _with(recorded: AttemptEvidence, judgement: Judgement) -> AttemptEvidence:

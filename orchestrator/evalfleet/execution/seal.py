@@ -44,6 +44,7 @@ def recording(ledger: Ledger, control: AttemptControl) -> AttemptEvidence:
         diagnostics=state.diagnostics(),
         judge_calls=tuple(state.judge_calls),
         attribution=state.attribution,
+        attachments=dict(state.attachments),
     )
 
 
@@ -65,6 +66,7 @@ def concluded(
         diagnostics=diagnostics,
         judge_calls=tuple(sorted(state.judge_calls, key=_draw)),
         attribution=state.attribution,
+        attachments=dict(state.attachments),
     )
 
 

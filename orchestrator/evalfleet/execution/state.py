@@ -12,6 +12,7 @@ from evalfleet.execution.signals import AttemptEnded, BodyEnd
 from evalfleet.execution.tracebacks import Place, caller, place_text, traceback_text
 from evalfleet.model.changes import Attribution
 from evalfleet.model.judge import JudgeCall
+from evalfleet.model.tool import Tool
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
 from evalfleet.ports import Secrets
@@ -72,6 +73,8 @@ class AttemptState:
         self.lines: list[SessionLine] = []
         self.turns: list[TurnRecord] = []
         self.judge_calls: list[JudgeCall] = []
+        self.tools: tuple[Tool, ...] = ()
+        self.attachments: dict[str, Any] = {} if job.recorded is None else dict(job.recorded.attachments)
         self.failure: AttemptFailure | None = None
         self.cleanup_failure: AttemptFailure | None = None
         self.retry_after: float | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from evalfleet.errors import FailureKind
 from evalfleet.model.assertion import AssertionRow
@@ -20,7 +21,7 @@ class AttemptEvidence:
     """Everything an attempt left behind, before it is encoded.
 
     `diagnostics` holds redacted tracebacks and author diagnostics, one text each; never shown in a report.
-    `attribution` is None where no workdir was followed.
+    `attribution` is None where no workdir was followed. `attachments` are JSON documents of the body, by name.
     """
 
     summary: AttemptSummary
@@ -29,6 +30,7 @@ class AttemptEvidence:
     diagnostics: tuple[str, ...] = ()
     judge_calls: tuple[JudgeCall, ...] = ()
     attribution: Attribution | None = None
+    attachments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +228,8 @@ class Claim:
     count settled cases and those among them that are errored, which `max_failures` limits; `tallies` counts settled
     cases by verdict, or by how they were settled without one. All verdicts are those of the run's current grading.
     `judge_usd` is what judges cost so far, later gradings included, `unknown_judge_cost` the number of their calls
-    without a figure. `recent` holds how the last attempts of the run ended, the oldest first.
+    without a figure. `recent` holds how the last attempts of the run ended, the oldest first. `age` is how many seconds
+    ago the run began, by the store's clock.
     """
 
     run_key: int
@@ -241,3 +244,4 @@ class Claim:
     open_intents: tuple[OpenIntent, ...] = ()
     tallies: Mapping[str, int] = field(default_factory=dict[str, int])
     recent: tuple[EndedAttempt, ...] = ()
+    age: float = 0.0

@@ -177,6 +177,7 @@ class AttemptDetail:
     """An attempt with all its evidence, decoded exactly as the agent produced it.
 
     `basis` is what a grading after its own stands on, None without one; `kept_because` why it kept what stood.
+    `outcome_before_cleanup` is the verdict, or the outcome of one that did not complete, that a failed cleanup hides.
     """
 
     view: AttemptView
@@ -186,8 +187,10 @@ class AttemptDetail:
     judge_calls: tuple[JudgeCall, ...] = ()
     sandbox: SandboxUse | None = None
     attribution: Attribution | None = None
+    attachments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     basis: Basis | None = None
     kept_because: str | None = None
+    outcome_before_cleanup: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

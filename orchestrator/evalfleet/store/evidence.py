@@ -67,8 +67,10 @@ class EvidenceReader:
             judge_calls=grading.judge_calls,
             sandbox=found.sandbox,
             attribution=found.attribution,
+            attachments=found.attachments,
             basis=None if basis is None else Basis(basis),
             kept_because=reason,
+            outcome_before_cleanup=found.extra.get("outcome_before_cleanup"),
         )
 
     async def inline_events(self, run: str, record: bytes) -> list[Event]:

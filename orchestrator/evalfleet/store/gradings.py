@@ -101,7 +101,7 @@ class Regrader:
         summary = regrading.evidence.summary
         if regrading.basis is Basis.KEPT:
             return EncodedRegrading(summary.attempt, regrading.basis, regrading.reason, None)
-        rows = self._encoder.encode_inline(replace(regrading.evidence, turns=(), attribution=None)).rows
+        rows = self._encoder.encode_inline(replace(regrading.evidence, turns=(), attribution=None, attachments={})).rows
         return EncodedRegrading(summary.attempt, regrading.basis, regrading.reason, rows)
 
     async def add(self, regradings: Sequence[EncodedRegrading]) -> None:
@@ -178,5 +178,6 @@ class Regrader:
             diagnostics=found.diagnostics,
             judge_calls=found.judge_calls,
             attribution=found.attribution,
+            attachments=found.attachments,
         )
         return RecordedAttempt(case, evidence, Verdict(judged))

@@ -55,6 +55,7 @@ class Decoded:
     judge_calls: tuple[JudgeCall, ...] = ()
     sandbox: SandboxUse | None = None
     attribution: Attribution | None = None
+    attachments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def encode_head(evidence: AttemptEvidence) -> list[Any]:
@@ -71,6 +72,7 @@ def encode_head(evidence: AttemptEvidence) -> list[Any]:
         [encode_judge_call(call) for call in evidence.judge_calls],
         None if summary.sandbox is None else _sandbox(summary.sandbox),
         None if evidence.attribution is None else encode_attribution(evidence.attribution),
+        dict(evidence.attachments),
     )
     last = max((at for at, part in enumerate(optional) if part), default=-1)
     return [*head, *optional[: last + 1]]
@@ -92,7 +94,8 @@ def decode(head: list[Any], events: list[list[Any]]) -> Decoded:
         message=message,
         judge_calls=tuple(read_judge_call(call) for call in head[5]) if len(head) > 5 else (),
         sandbox=_read_sandbox(head[6]) if len(head) > 6 and head[6] else None,
-        attribution=read_attribution(head[7]) if len(head) > 7 else None,
+        attribution=read_attribution(head[7]) if len(head) > 7 and head[7] else None,
+        attachments=head[8] if len(head) > 8 else {},
     )
 
 

@@ -58,6 +58,7 @@ class Recorded:
             diagnostics=found.diagnostics,
             judge_calls=found.judge_calls,
             attribution=found.attribution,
+            attachments=found.attachments,
         )
 
 

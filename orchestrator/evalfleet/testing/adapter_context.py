@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from evalfleet.clock import SystemClock
 from evalfleet.errors import ConfigurationError
+from evalfleet.model.tool import Tool
 from evalfleet.ports import Clock, Secrets
 from evalfleet.sandbox_ports import Sandbox
 
@@ -70,6 +71,7 @@ class FakeContext:
         self.variants: Mapping[str, str] = {}
         self.seed = 0
         self.cancelled = False
+        self.tools: Sequence[Tool] = ()
         self.logged: list[str] = []
         self.given_sandbox: Sandbox | None = None
         self._ends_at: float | None = None

@@ -297,3 +297,9 @@ def test_a_diff_shows_lines_and_no_control_characters(make_case: Callable[..., C
     assert "turn1 · agent · 3 changes" in lines[lines.index("changes") + 7]
     assert lines.count("      -old") == 2 and "      +new \\x1b[31m" in lines
     assert not any("conversation" in line or "✓" in line for line in lines)
+
+
+def test_attached_documents_are_named_with_their_size(make_case: Callable[..., CaseView]) -> None:
+    lines = transcript(make_case(), replace(detail(), attachments={"trace": [1, 2], "a\x1b": {}}))
+    assert "attachment trace · 5 bytes of JSON, whole with --json" in lines
+    assert "attachment a\\x1b · 2 bytes of JSON, whole with --json" in lines

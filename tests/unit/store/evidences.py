@@ -243,4 +243,5 @@ evidences = st.builds(
     diagnostics=st.lists(texts, max_size=2).map(tuple),
     judge_calls=st.lists(judge_calls, max_size=2).map(tuple),
     attribution=st.none() | attributions,
+    attachments=st.dictionaries(texts, values, max_size=2),
 )

@@ -83,6 +83,7 @@ def assert_same(found: Decoded, given: AttemptEvidence) -> None:
     assert found.message == given.summary.message
     assert repr(found.judge_calls) == repr(given.judge_calls)
     assert found.attribution == given.attribution
+    assert repr(found.attachments) == repr(given.attachments)
 
 
 async def test_many_changed_bytes_stand_in_the_artifact_store() -> None:
