@@ -17,20 +17,23 @@ from pathlib import Path
 _FILE_MODES = 0o777
 
 
-def packed(source: Path) -> tuple[bytes, tuple[str, ...]]:
+def packed(source: Path, owner: tuple[int, int] | None = None) -> tuple[bytes, tuple[str, ...]]:
     """The tar of a directory's content, and its folders, parents first. Links stay links.
 
+    With `owner`, a user's and a group's id, it is for an engine, which keeps them; else for whatever tar there is.
     Raises PermissionError at a link that leads out of the directory.
     """
     root = os.path.realpath(source)
     folders: list[str] = []
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as tar:
+    # small tars don't read the one format, podman does not read long names of the other
+    form = tarfile.GNU_FORMAT if owner is None else tarfile.PAX_FORMAT
+    with tarfile.open(fileobj=stream, mode="w", format=form) as tar:
         for path, name in _tree(root, ""):
             if stat.S_ISSOCK(os.lstat(path).st_mode):
                 continue
             info = tar.gettarinfo(path, arcname=name)
-            info.uid = info.gid = 0
+            info.uid, info.gid = owner or (0, 0)
             info.uname = info.gname = ""
             if info.isdir():
                 folders.append(name)

@@ -169,7 +169,7 @@ class ContainerSandbox:
     def _enter(self, box: Box, env: Mapping[str, str]) -> None:
         self._box = box
         self._commands = RemoteCommands(box, box.inner, env)
-        self._files = RemoteFiles(box, self._plan.workdir, self._scratch)
+        self._files = RemoteFiles(box, self._plan.workdir, self._scratch, box.copying)
 
     async def _leave(self) -> None:
         await self._box.remove()

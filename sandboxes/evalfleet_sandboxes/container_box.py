@@ -11,6 +11,7 @@ from pathlib import Path
 from evalfleet.errors import AttemptFailure, FailureKind, InfrastructureError
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.sandbox_ports import CommandResult
+from evalfleet_sandboxes.container_copies import EngineCopies
 from evalfleet_sandboxes.container_engine import SHORT, Dialect, Engine
 from evalfleet_sandboxes.inside import KEEPER, MARK, Facts, Inner, parse_facts
 
@@ -22,6 +23,8 @@ WORKDIR = "/workspace"
 _ROOM = 64
 #: What an engine's `run` ends with when the image has not got the first process.
 _NO_SHELL = 127
+#: What the engine does itself where an image lacks it.
+_TAR = "tar"
 _LOG_LINES = "20"
 _LOG_TAIL = 1000
 _OUTPUT_LIMIT = 1 << 16
@@ -74,6 +77,8 @@ class Box:
         self._over: AttemptFailure | None = None
         self.inner = Inner(state=STATE, workdir=plan.workdir)
         self.pid = 0
+        #: How files get in and out where its image has no tar.
+        self.copying: EngineCopies | None = None
         self.limits_disk = False
         self.warnings: tuple[str, ...] = ()
 
@@ -99,6 +104,8 @@ class Box:
         if unfit := "; ".join(self._unfit(facts)):
             raise _failure("SANDBOX_IMAGE_UNFIT", f"{self._plan.image}: {unfit}")
         self.pid = found[0].state.pid
+        if _TAR in facts.missing:
+            self.copying = EngineCopies(self._engine, self._plan.name, facts.owner)
         return facts
 
     async def _run(self, *, quota: bool) -> CommandResult:
@@ -221,8 +228,8 @@ class Box:
     def _unfit(self, facts: Facts) -> Iterator[str]:
         if not facts.prepared:
             yield f"{STATE} could not be made in it"
-        if facts.missing:
-            yield f"it lacks {', '.join(facts.missing)}, which a sandbox needs; install them in the image"
+        if missing := [tool for tool in facts.missing if tool != _TAR]:
+            yield f"it lacks {', '.join(missing)}, which a sandbox needs; install them in the image"
         if facts.locked:
             user = self._plan.user or "root"
             yield f"the user {user!r} can't write to the workdir {self._plan.workdir}; give it to that user"

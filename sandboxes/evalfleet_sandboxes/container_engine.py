@@ -76,16 +76,19 @@ class Dialect:
     """What one engine is told in another way than the other.
 
     `remove` removes a container without any grace. `folder` is the option that makes a folder at the top, where that
-    is closed even to a root without capabilities.
+    is closed even to a root without capabilities. `copy` brings the ids of a tar along.
     """
 
     remove: tuple[str, ...]
     folder: str | None
+    copy: tuple[str, ...]
 
 
 DIALECTS = {
-    "docker": Dialect(remove=("rm", "--force", "--volumes"), folder=None),
-    "podman": Dialect(remove=("rm", "--force", "--volumes", "--time", "0"), folder="--volume"),
+    "docker": Dialect(remove=("rm", "--force", "--volumes"), folder=None, copy=("cp",)),
+    "podman": Dialect(
+        remove=("rm", "--force", "--volumes", "--time", "0"), folder="--volume", copy=("cp", "--archive=false")
+    ),
 }
 
 

@@ -52,6 +52,7 @@ esac
 if [ -z "$home" ]; then home=$state/home; mkdir -p "$home"; chmod 777 "$home"; fi
 echo "evalfleet home $home"
 bash=$(command -v bash) && echo "evalfleet bash $bash"
+while read -r key value rest; do case $key in Uid:|Gid:) echo "evalfleet id $value" ;; esac; done </proc/self/status
 echo "evalfleet ready"
 """
 
@@ -275,7 +276,8 @@ class Report:
 class Facts:
     """What a sandbox's image offers: `missing` tools, a writable `home`, `bash` if any, whether it was `prepared`.
 
-    `place` is the workdir with all links followed; `locked` says that its user can't write there.
+    `place` is the workdir with all links followed; `locked` says that its user can't write there. `owner` has the ids
+    of that user and its group.
     """
 
     missing: tuple[str, ...]
@@ -283,6 +285,7 @@ class Facts:
     place: str
     home: str
     bash: str | None
+    owner: tuple[int, int]
     prepared: bool
 
 
@@ -365,12 +368,14 @@ def parse_facts(output: bytes) -> Facts | None:
     if not lines or lines[-1] not in ("ready", "unprepared"):
         return None
     said = [line.partition(" ") for line in lines]
+    ids = [int(value) for name, _, value in said if name == "id" and value.isdecimal()]
     return Facts(
         missing=tuple(value for name, _, value in said if name == "missing"),
         locked=any(name == "locked" for name, _, _ in said),
         place=next((value for name, _, value in said if name == "place"), "/"),
         home=next((value for name, _, value in said if name == "home"), "/"),
         bash=next((value for name, _, value in said if name == "bash"), None),
+        owner=(ids[0], ids[1]) if len(ids) == 2 else (0, 0),
         prepared=lines[-1] == "ready",
     )
 

@@ -1,7 +1,8 @@
 """What handles files inside a sandbox that only a client reaches: shell scripts that keep below the workdir. Pure.
 
 A script answers with a line like a report's (see `inside`), whose first word is `ok`, `file`, `folder` or the name of
-an errno. No name and no content goes through a shell's quoting: names are arguments, content is a stream.
+an errno, and at times with more behind it. No name and no content goes through a shell's quoting: names are arguments,
+content is a stream.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from evalfleet_sandboxes.inside import script
 #: `resolve PATH` sets `real`: links followed, an end that does not exist kept. Refuses what leads out of the workdir.
 _RESOLVE = r"""
 say() { echo "evalfleet $1 0 0 - 0"; exit; }
+tell() { echo "evalfleet $1 $(($(printf %s "$real" | wc -c))) 0 - 0"; printf %s "$real"; exit; }
 follow() { real=$(readlink -f "$1" && echo .) || say EPERM; real=${real%??}; }
 workdir=$1
 [ -d "$workdir" ] || say lost
@@ -55,16 +57,32 @@ cat 2>/dev/null >"$real"
 say ok
 """
 
-#: Unpacks a tar into a folder. The further arguments are the tar's own folders, parents first: nothing is written
-#: through a link that waits in one's place.
-_UNPACK = r"""
+#: Makes a folder that a tar is for. The further arguments are the tar's own folders, parents first: nothing is
+#: written through a link that waits in one's place.
+_MAKE = r"""
 resolve "$2"; shift 2
 [ ! -e "$real" ] || [ -d "$real" ] || say ENOTDIR
 parents
 mkdir -p "$real" 2>/dev/null || say EACCES
 for name; do [ ! -L "$real/$name" ] || rm -f "$real/$name"; done
+"""
+
+_UNPACK = (
+    _MAKE
+    + r"""
 tar -C "$real" -xpof - 2>/dev/null || say EIO
 say ok
+"""
+)
+
+#: Answers where the folder is, or what is to be packed, for who has a tar of his own.
+_PREPARE = _MAKE + "tell folder"
+_FIND = r"""
+resolve "$2"
+[ -e "$real" ] || say ENOENT
+[ ! -d "$real" ] || tell folder
+[ -f "$real" ] || say EINVAL
+tell file
 """
 
 #: The tar of a file or a folder after the answer; the line behind it tells that it is whole.
@@ -103,6 +121,12 @@ class InnerFiles:
 
     def unpack(self, path: str, folders: tuple[str, ...]) -> tuple[str, ...]:
         return self._script(_UNPACK, path, *folders)
+
+    def prepare(self, path: str, folders: tuple[str, ...]) -> tuple[str, ...]:
+        return self._script(_PREPARE, path, *folders)
+
+    def find(self, path: str) -> tuple[str, ...]:
+        return self._script(_FIND, path)
 
     def pack(self, path: str) -> tuple[str, ...]:
         return self._script(_PACK, path)

@@ -9,6 +9,7 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet_sandboxes.archive import packed, unpack
@@ -19,6 +20,8 @@ from evalfleet_sandboxes.inside_files import WHOLE, InnerFiles
 from evalfleet_sandboxes.remote_commands import Door
 
 _ANSWER_BYTES = 4096
+#: An answer and the longest path behind it.
+_PATH_ANSWER = 2 * _ANSWER_BYTES
 _FILE_SECONDS = 600.0
 _TRIES = 3
 #: An answer's line, and no more than any file is long.
@@ -28,14 +31,34 @@ _NAMES_BYTES = 256 << 10
 _REASONS = {errno.EPERM: "leads out of the sandbox", errno.EINVAL: "neither a file nor a directory"}
 
 
-class RemoteFiles:
-    """Reads and writes below the workdir; see `Sandbox`. What comes out goes through the host directory `scratch`."""
+class Copying(Protocol):
+    """How tars get into a sandbox without a tar, and out of it. Paths are followed already.
 
-    def __init__(self, door: Door, workdir: str, scratch: Path) -> None:
+    Raises AttemptFailure.
+    """
+
+    @property
+    def owner(self) -> tuple[int, int]:
+        """Whose the files are to be."""
+        ...
+
+    async def copy_in(self, archive: bytes, folder: str) -> None: ...
+
+    async def copy_out(self, path: str, file: Path) -> None: ...
+
+
+class RemoteFiles:
+    """Reads and writes below the workdir; see `Sandbox`. What comes out goes through the host directory `scratch`.
+
+    With `copying` nothing of it needs a tar inside.
+    """
+
+    def __init__(self, door: Door, workdir: str, scratch: Path, copying: Copying | None = None) -> None:
         self._door = door
         self._workdir = workdir
         self._files = InnerFiles(workdir)
         self._scratch = scratch
+        self._copying = copying
 
     async def probe(self) -> None:
         """Raises AttemptFailure SANDBOX_LOST when the workdir is gone."""
@@ -49,7 +72,8 @@ class RemoteFiles:
 
     async def upload(self, source: Path, target: str) -> None:
         if await in_thread(source.is_dir):
-            archive, folders = await in_thread(packed, source)
+            owner = None if self._copying is None else self._copying.owner
+            archive, folders = await in_thread(packed, source, owner)
             await self._unpack(archive, folders, target)
         else:
             mode = stat.S_IMODE((await in_thread(source.stat)).st_mode)
@@ -69,12 +93,20 @@ class RemoteFiles:
         """Folder names over several execs, should they be too many for one; all but the last get an empty tar."""
         path = self._absolute(target)
         batches = list(_batches(folders))
+        if self._copying is not None:
+            place = b""
+            for batch in batches:
+                place = (await self._ask(self._files.prepare(path, batch), target, limit=_PATH_ANSWER)).stdout
+            await self._copying.copy_in(archive, os.fsdecode(place))
+            return
         for batch in batches[:-1]:
             await self._ask(self._files.unpack(path, batch), target, stdin=bytes(1024))
         await self._ask(self._files.unpack(path, batches[-1]), target, stdin=archive)
 
     async def _packed(self, source: str, scratch: Path) -> tuple[Path, str]:
         """What was packed inside, unpacked in a directory of our own, and its name there."""
+        if self._copying is not None:
+            return await self._copied(source, scratch, self._copying)
         said = ""
         for _ in range(_TRIES):
             into = scratch / "tar"
@@ -91,6 +123,15 @@ class RemoteFiles:
             said = result.stderr[-_ANSWER_BYTES:].decode("utf-8", "replace").strip()
         raise AttemptFailure(FailureKind.SANDBOX, "SANDBOX_FAILED", f"{source or '.'} could not be packed: {said}")
 
+    async def _copied(self, source: str, scratch: Path, copying: Copying) -> tuple[Path, str]:
+        """As `_packed`, by who has a tar of his own."""
+        found = await self._ask(self._files.find(self._absolute(source)), source, limit=_PATH_ANSWER)
+        into, place, path = scratch / "tar", scratch / "content", os.fsdecode(found.stdout)
+        whole = found.how == "folder"
+        await copying.copy_out(f"{path}/." if whole else path, into)
+        await in_thread(unpack, into, 0, place)
+        return place, "." if whole else os.listdir(place)[0]
+
     async def _ask(self, argv: tuple[str, ...], path: str, *, stdin: bytes = b"", limit: int = _ANSWER_BYTES) -> Report:
         """The answer of a script, which may run again when none came."""
         said = ""
@@ -98,7 +139,7 @@ class RemoteFiles:
             result = await self._door.exec(argv, stdin=stdin, limit=limit, timeout=_FILE_SECONDS)
             report = parse_report(result.stdout, limit)
             if report is not None:
-                if report.how in ("ok", "file"):
+                if report.how in ("ok", "file", "folder"):
                     return report
                 raise await self._failure(report, path)
             await self._door.require_alive()

@@ -48,7 +48,6 @@ async def test_the_user_and_the_workdir_of_an_image_are_taken(engine: str, tmp_p
     ("name", "why"),
     [
         ("no-shell", "sh"),
-        ("no-tar", "it lacks tar, which a sandbox needs"),
         ("locked", "the user 'worker' can't write to the workdir /app"),
     ],
 )
@@ -64,6 +63,18 @@ async def test_an_unfit_image_is_told_once_and_leaves_nothing(engine: str, tmp_p
         assert why in messages[0]
         assert len(set(messages)) == 1
         assert await provider.found() == []
+
+
+async def test_files_are_the_users_in_an_image_without_tar(engine: str, tmp_path: Path) -> None:
+    (tmp_path / "files" / "deep").mkdir(parents=True)
+    (tmp_path / "files" / "deep" / "file").write_bytes(b"given\n")
+    spec = SandboxSpec(image="evalfleet-test/no-tar:1", user="1000", files=str(tmp_path / "files"))
+    async with provider_of(engine, tmp_path / "state") as provider:
+        sandbox = await provider.create(spec, "mine")
+        script = "echo more >> deep/file; touch deep/new; stat -c %u:%g deep deep/file"
+        assert (await sandbox.run(Command(argv=("sh", "-c", script)))).text == "1000:1000\n1000:1000\n"
+        await sandbox.export(tmp_path / "out")
+    assert (tmp_path / "out" / "deep" / "file").read_bytes() == b"given\nmore\n"
 
 
 async def test_an_image_that_is_nowhere_is_missing(engine: str, tmp_path: Path) -> None:

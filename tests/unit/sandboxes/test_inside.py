@@ -143,9 +143,10 @@ def test_a_report_is_whole_or_none(output: bytes, read: bool) -> None:
 
 def test_facts_name_what_is_missing() -> None:
     output = (
-        b"evalfleet missing tar\nevalfleet locked /app\nevalfleet place /app\nevalfleet home /root\nevalfleet ready\n"
+        b"evalfleet missing tar\nevalfleet locked /app\nevalfleet place /app\nevalfleet home /root\nevalfleet id 7\n"
+        b"evalfleet id 8\nevalfleet ready\n"
     )
     assert parse_facts(output) == Facts(
-        missing=("tar",), locked=True, place="/app", home="/root", bash=None, prepared=True
+        missing=("tar",), locked=True, place="/app", home="/root", bash=None, owner=(7, 8), prepared=True
     )
     assert parse_facts(output[:-1].rpartition(b"\n")[0]) is None
