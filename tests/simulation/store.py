@@ -94,6 +94,7 @@ class SimStore:
                 for intent in t.intents.values()
                 if attempt_epoch(intent.attempt) < t.epoch
             ),
+            age=now - self.claimed[0][0],
         )
 
     def spent(self) -> float:

@@ -66,6 +66,7 @@ def run_policy(run: RunBlueprint) -> RunPolicy:
         sandbox_starts=limits.sandbox_starts_per_second,
         isolated=experiment.isolation == "process",
         outage=limits.outage,
+        wall=None if run.debugging else experiment.budget.wall,
         attempt_timeout=None if run.debugging else attempt_timeout,
         stall_limit=float("inf") if run.debugging else STALL_LIMIT,
     )

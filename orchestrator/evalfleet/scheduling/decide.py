@@ -60,6 +60,7 @@ def decide(state: RunState, event: Event, now: float) -> list[Decision]:
             decisions += _tick(state, now)
     if state.adopting:
         adoption.finish_when_due(state, now)
+    settling.limit_wall(state, now)
     grants.assign(state, now)
     decisions += _load(state) or _write(state)
     decisions += _finish(state)
@@ -127,10 +128,13 @@ def _finish(state: RunState) -> list[Decision]:
         return []
     if state.leased or any(_holds_something(worker) for worker in state.workers.values()):
         return []
-    if state.stopping is not None:
+    read = state.read_all or state.settled == state.total
+    nothing_left = read and not state.loading and not state.cases
+    # a limit that kept nothing from being settled is none
+    if state.stopping is not None and not (nothing_left and state.stopping.status is RunStatus.LIMITED):
         state.over = True
         return [Finish(state.stopping.status, state.stopping.reason)]
-    if not state.read_all or state.loading or state.cases:
+    if not nothing_left:
         return []
     state.over = True
     return [Finish(RunStatus.COMPLETED, None)]

@@ -194,6 +194,13 @@ def limit_failures(state: RunState) -> None:
         state.stopping = StopAsked(RunStatus.LIMITED, f"max_failures of {limit} reached: {state.failures} errored")
 
 
+def limit_wall(state: RunState, now: float) -> None:
+    """Stop granting once the run is as old as it may get."""
+    limit = state.policy.wall
+    if limit is not None and now - state.began >= limit and state.stopping is None:
+        state.stopping = StopAsked(RunStatus.LIMITED, f"budget.wall of {limit:g} s is over")
+
+
 def _close(state: RunState, ordinal: int) -> None:
     """The case is settled: it leaves the window as soon as nobody works on it any more."""
     case = state.cases.get(ordinal)

@@ -46,7 +46,8 @@ class RunPolicy:
 
     `sandboxed` names the arms whose attempts have a sandbox: at most `sandboxes` of those at once, and so many
     `sandbox_starts` a second. `isolated` says that attempts run in processes of their own, which tell nothing before
-    they end. A run that only waits for paused arms is limited after `outage`.
+    they end. A run that only waits for paused arms is limited after `outage`, and nothing is granted any more once the
+    run is older than `wall`.
     """
 
     concurrency: int
@@ -61,6 +62,7 @@ class RunPolicy:
     sandbox_starts: float | None = None
     isolated: bool = False
     outage: float = 1800.0
+    wall: float | None = None
     attempt_timeout: float | None = None
     lease_ttl: float = 30.0
     lease_grace: float = 5.0
@@ -229,7 +231,7 @@ class RunState:
     """Everything the coordinator knows of its run. Times are on its monotonic clock unless said.
 
     `tallies` counts settled cases by verdict, `kinds` the unscored attempts of this incarnation by failure kind.
-    `breakers` is by arm; `pace` is None where sandboxes start as they may.
+    `breakers` is by arm; `pace` is None where sandboxes start as they may. `began` is when the run was first claimed.
     """
 
     epoch: int
@@ -242,6 +244,7 @@ class RunState:
     adoption_ends: float
     confirmed_at: float
     ticked_at: float
+    began: float
     wall_offset: float
     open_intents: dict[int, OpenIntent]
     pace: Pace | None
@@ -299,6 +302,7 @@ def begin(claim: Claim, policy: RunPolicy, now: float, wall: float, *, adoption:
         adoption_ends=now if adoption is Adoption.NONE else now + policy.lease_ttl,
         confirmed_at=now,
         ticked_at=now,
+        began=now - claim.age,
         wall_offset=wall - now,
         open_intents={intent.attempt: intent for intent in claim.open_intents},
         pace=None if starts is None else Pace(starts, at=now, tells=not policy.isolated),

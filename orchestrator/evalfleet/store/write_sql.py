@@ -70,7 +70,8 @@ FROM runs WHERE id = %s
 
 CLAIMED = _sql("""
 SELECT commit_seq, grading, total, failures, spent_usd, judge_usd, unknown_judge_cost,
-       total - (SELECT coalesce(sum(unsettled), 0) FROM case_blocks b WHERE b.run_key = r.run_key)::bigint
+       total - (SELECT coalesce(sum(unsettled), 0) FROM case_blocks b WHERE b.run_key = r.run_key)::bigint,
+       extract(epoch FROM clock_timestamp() - started_at)::float8
 FROM runs r WHERE run_key = %s
 """)
 

@@ -143,7 +143,7 @@ class PostgresRecorder:
             counted = await (await connection.execute(write_sql.CLAIMED, (run_key,))).fetchone()
             if counted is None:
                 raise StoreError(f"run {self._run_id} vanished while it was claimed")
-            commit_seq, grading, total, failures, spent, judge_usd, unknown_judge_cost, settled = counted
+            commit_seq, grading, total, failures, spent, judge_usd, unknown_judge_cost, settled, age = counted
             place = {"run_key": run_key, "grading": grading}
             cursor = await connection.execute(write_sql.CLAIMED_TALLIES, place)
             tallies = {str(what): int(cases) for what, cases in await cursor.fetchall()}
@@ -174,6 +174,7 @@ class PostgresRecorder:
             open_intents=tuple(intents),
             tallies=tallies,
             recent=tuple(reversed(recent)),
+            age=age,
         )
 
     # --- commit -----------------------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 import evalfleet
+from evalfleet.api.options import ResumeOptions
+from evalfleet.api.starting import resume
 from evalfleet.model.verdict import RunStatus
 
 AGENT = """
@@ -189,6 +191,21 @@ async def test_a_run_that_fails_too_often_is_limited(project: Project) -> None:
     third = [mark.at for mark in project.marks() if mark.what == "-" and mark.name in ("c00", "c01", "c02")][2]
     # Two may be in flight, and two more be granted until the commit; the rest stays for a resume.
     assert len([mark for mark in project.marks() if mark.what == "+" and mark.at > third]) <= 4
+
+
+async def test_a_run_whose_time_is_over_is_limited_and_goes_on_with_more(project: Project) -> None:
+    cases = [{"seconds": 0.5}] * 12
+    with await project.run(cases, limits={"concurrency": 2}, budget={"wall": "1500ms"}) as run:
+        assert run.status is RunStatus.LIMITED
+        assert run.summary["run"]["stop_reason"] == "budget.wall of 1.5 s is over"
+        # what was under way ended and counts
+        assert len([mark for mark in project.marks() if mark.what == "-"]) == len(list(run.cases("passed"))) < 12
+        for wall, left in (("1500ms", True), ("10h", False)):
+            handle = await resume(run.id, ResumeOptions(inline=True, overrides={"budget.wall": wall}))
+            await handle.close()
+            assert (run.status is RunStatus.LIMITED) == left
+        assert len(list(run.cases("passed"))) == 12
+    assert len(project.marks()) == 24
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ class Story:
         adoption: Adoption = Adoption.NONE,
         intents: tuple[OpenIntent, ...] = (),
         recent: tuple[EndedAttempt, ...] = (),
+        age: float = 0.0,
     ) -> None:
         claim = Claim(
             run_key=1,
@@ -79,6 +80,7 @@ class Story:
             settled=0,
             open_intents=intents,
             recent=recent,
+            age=age,
         )
         self.now = 100.0
         self.policy = policy or RunPolicy(concurrency=10)
@@ -269,6 +271,33 @@ def test_too_many_errored_cases_limit_the_run() -> None:
     story.call()
     finish = [each for each in story.said if isinstance(each, Finish)]
     assert [each.status for each in finish] == [RunStatus.LIMITED]
+
+
+def test_a_run_that_is_old_enough_starts_nothing_and_lets_what_is_under_way_end() -> None:
+    story = Story([case(0), case(1)], policy=RunPolicy(concurrency=1, wall=60, announce_after=1e9), age=55)
+    (first,) = granted(story.call())
+    for _ in range(3):
+        story.tell(Tick(), after=2)
+        reply = story.call(live=(LiveAttempt(first, 0),))
+        assert reply is None or not reply.commands, "what is under way goes on"
+    story.call(sealed=(seal(first, 0),), want=1)
+    story.commit()
+    story.call()
+    finish = [each for each in story.said if isinstance(each, Finish)]
+    assert finish == [Finish(RunStatus.LIMITED, "budget.wall of 60 s is over")]
+    assert story.state.settled == 1
+
+
+def test_a_run_whose_last_case_is_under_way_when_its_time_is_over_is_completed() -> None:
+    story = Story([case(0)], policy=RunPolicy(concurrency=1, wall=60, announce_after=1e9))
+    (first,) = granted(story.call())
+    for _ in range(31):
+        story.tell(Tick(), after=2)
+        story.call(live=(LiveAttempt(first, 0),), want=0)
+    story.call(sealed=(seal(first, 0),), want=0)
+    story.commit()
+    story.call()
+    assert [each.status for each in story.said if isinstance(each, Finish)] == [RunStatus.COMPLETED]
 
 
 def test_cancelling_settles_nothing() -> None:
