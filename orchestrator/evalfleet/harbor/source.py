@@ -28,7 +28,9 @@ _DESCRIPTION_LENGTH = 120
 
 
 class HarborTasks:
-    """`<folder>/task.toml`: the folder is one Eval, of that path. A folder below another task's is a part of that."""
+    """`<folder>/task.toml`: the folder is one Eval, of that path."""
+
+    owns_folder = True
 
     def claims(self, path: PurePosixPath) -> bool:
         return path.name == _FILE and len(path.parts) > 1
@@ -37,11 +39,8 @@ class HarborTasks:
         return path.parent.as_posix()
 
     def load(self, project: Path, file: Path) -> Iterator[EvalDefinition | Problem]:
-        evals = project / "evals"
-        above = [folder for folder in file.parent.parents if folder.is_relative_to(evals) and folder != evals]
-        if not any((folder / _FILE).is_file() for folder in above):
-            identifier = self.path_id(PurePosixPath(file.relative_to(evals).as_posix()))
-            yield from load_task(file, identifier)
+        identifier = self.path_id(PurePosixPath(file.relative_to(project / "evals").as_posix()))
+        yield from load_task(file, identifier)
 
 
 def load_task(file: Path, identifier: str) -> Iterator[EvalDefinition | Problem]:

@@ -188,4 +188,5 @@ def _require(result: CommandResult) -> None:
 
 
 def _tampered(place: str) -> AttemptFailure:
-    return AttemptFailure(FailureKind.AGENT, "VERDICT_TAMPERED", f"{place} is not as the tests find or leave it")
+    message = f"{place} is the agent's own doing, and a verdict is the tests' alone"
+    return AttemptFailure(FailureKind.AGENT, "VERDICT_TAMPERED", message)

@@ -13,6 +13,11 @@ from evalfleet.model.definition import EvalDefinition
 class DefinitionSource(Protocol):
     """One such form: which files below `evals` have it, and what they define."""
 
+    @property
+    def owns_folder(self) -> bool:
+        """Whether nothing below the folder of such a file is looked at: it is all a part of that file's Eval."""
+        ...
+
     def claims(self, path: PurePosixPath) -> bool:
         """Whether the file at `path`, relative to the project's `evals`, is of this form."""
         ...

@@ -30,6 +30,8 @@ _DEFINES = re.compile(r"\bdefine_(score_)?eval\b")
 class PythonEvals:
     """`*.eval.py` and `<folder>/eval.py`. What several of a file are called stands behind the file's own id."""
 
+    owns_folder = False
+
     def claims(self, path: PurePosixPath) -> bool:
         return path.name.endswith(_SUFFIX) or (path.name == _FOLDER_ENTRY and len(path.parts) > 1)
 

@@ -7,12 +7,13 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from evalfleet.errors import Problem
+from evalfleet.errors import DefinitionError, Problem
 from evalfleet.harbor.body import TaskBody
 from evalfleet.harbor.source import HarborTasks
 from evalfleet.harbor.task_folder import TaskFolder
 from evalfleet.model.definition import EvalDefinition, Resources
 from evalfleet.model.verdict import Style
+from evalfleet.planning.discover import discover
 
 FOLDERS = Path(__file__).parents[2] / "data" / "harbor"
 
@@ -244,7 +245,17 @@ def test_a_user_of_a_single_step_is_refused(project: Path) -> None:
     ]
 
 
-def test_a_folder_below_a_task_is_a_part_of_it(project: Path) -> None:
-    inner = project / "evals/demo/environment/inner"
-    shutil.copytree(FOLDERS / "pass", inner)
-    assert list(HarborTasks().load(project, inner / "task.toml")) == []
+def test_nothing_else_is_looked_for_in_a_task_folder(project: Path) -> None:
+    folder = project / "evals" / "demo"
+    shutil.copytree(FOLDERS / "pass", folder / "environment" / "inner")
+    for place in ("environment/eval.py", "tests/eval.py", "solution/demo.eval.py"):
+        (folder / place).parent.mkdir(exist_ok=True)
+        (folder / place).write_text("no Python")
+    assert [found.id for found in discover(project).definitions] == ["demo"]
+
+
+def test_a_task_folder_that_is_an_eval_of_another_form_too_is_told(project: Path) -> None:
+    (project / "evals/demo/eval.py").write_text("from evalfleet import *\n\n@define_eval\nasync def body(t): ...\n")
+    with pytest.raises(DefinitionError) as raised:
+        discover(project)
+    assert raised.value.code == "DUPLICATE_ID"
