@@ -49,7 +49,8 @@ class SubmitOptions:
 class ResumeOptions:
     """How a run goes on. `retry` reopens cases of these statuses; `steal` takes a run from a live coordinator.
 
-    `project` is where the project lies now, when it is not where it was planned.
+    `project` is where the project lies now, when it is not where it was planned. `keep_sandbox` is of what runs from
+    here on: how the run was started says nothing of it.
     """
 
     project: Path | None = None
@@ -60,6 +61,7 @@ class ResumeOptions:
     inline: bool = False
     workers: int | None = None
     lanes: int | None = None
+    keep_sandbox: KeepSandbox = KeepSandbox.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

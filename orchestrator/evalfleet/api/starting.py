@@ -138,7 +138,7 @@ async def resume(run: str, options: ResumeOptions | None = None, observer: Obser
             plan = await plan_request(replace(request, overrides={**request.overrides, **chosen.overrides}))
             _check_unchanged(info, plan)
             await _reopen(session, info, chosen)
-            work = _Work(plan, request, place, venue, _Told(observer, None))
+            work = _Work(plan, request, place, venue, _Told(observer, None), chosen.keep_sandbox)
             await _go_on(session, work, info, steal=chosen.steal)
     except BaseException:
         await session.close()

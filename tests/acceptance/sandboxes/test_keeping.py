@@ -105,6 +105,16 @@ def test_a_kept_one_is_told_entered_spared_and_stopped(orchestrate: Orchestrate,
 
 
 @pytest.mark.usefixtures("clean")
+def test_a_run_that_goes_on_keeps_what_it_is_told_to(orchestrate: Orchestrate, project: Path) -> None:
+    ended = orchestrate("submit", "experiment.yaml", "--inline", "--json", cwd=project)
+    run = ended.values[-1]["run"]["id"]
+    assert orchestrate("resume", run, "--inline", "--retry", "errored", cwd=project).code == 1
+    assert listed(orchestrate) == {}
+    assert orchestrate("resume", run, "--inline", "--retry", "errored", "--keep-sandbox", cwd=project).code == 1
+    assert listed(orchestrate) == {"broken": "kept"}
+
+
+@pytest.mark.usefixtures("clean")
 def test_a_name_that_fits_several_is_refused_with_their_ids(orchestrate: Orchestrate, project: Path) -> None:
     orchestrate("try", "experiment.yaml", "--keep-sandbox", cwd=project)
     stopped = orchestrate("sandbox", "stop", "b")

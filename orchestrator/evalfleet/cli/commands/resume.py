@@ -30,6 +30,7 @@ REOPENED = (CaseStatus.ERRORED, CaseStatus.FAILED, CaseStatus.BLOCKED)
     help="Where the project lies, when it is not where the run was planned.",
 )
 @click.option("--inline", is_flag=True, help="Run in this process, without Ray.")
+@options.keep_sandbox_option
 @options.address_option
 @options.workers_option
 @options.lanes_option
