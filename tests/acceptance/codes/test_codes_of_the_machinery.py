@@ -92,7 +92,7 @@ turn = await t.send("x" + os.urandom(4_000_000).hex())
 @pytest.mark.parametrize(
     ("code", "seconds", "asserting", "options"),
     [
-        pytest.param("RECORDING_FAILED", 1.5, "turn.judge.rubric('Is it long?').gate(0.5)", "judge=True"),
+        pytest.param("RECORDING_FAILED", 8, "turn.judge.rubric('Is it long?').gate(0.5)", "judge=True"),
         pytest.param("ARTIFACT_STORE_AWAY", 90, "turn.succeeded()", "", marks=pytest.mark.soak),
     ],
     ids=["before it is judged", "when it is sealed"],

@@ -143,7 +143,7 @@ def add(left: int, right: int) -> int:
 
 @tool
 async def slow_add(left: int, right: int) -> int:
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
     return left + right
 
 
