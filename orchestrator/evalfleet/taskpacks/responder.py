@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
 
 from evalfleet.taskpacks.state import Record
 
 #: The code of an attempt whose agent asked for what the script does not know.
 RESPONDER_NO_RULE = "RESPONDER_NO_RULE"
+
+#: A set of ids; as JSON in an order of its own, so that digests of it are the same everywhere.
+Names: TypeAlias = Annotated[frozenset[str], PlainSerializer(sorted, return_type=list[str])]
 
 
 class ScriptWrite(BaseModel):
@@ -40,14 +43,14 @@ class ScriptRule(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: str = Field(min_length=1)
-    asked: frozenset[str] = frozenset()
+    asked: Names = frozenset()
     how: Literal["exactly", "all", "any"] = "exactly"
     turn: int | None = Field(None, ge=1)
-    supplied: frozenset[str] = frozenset()
+    supplied: Names = frozenset()
     fallback: bool = False
     once: bool = False
     reply: str = Field(min_length=1)
-    supplies: frozenset[str] = frozenset()
+    supplies: Names = frozenset()
     writes: tuple[ScriptWrite, ...] = ()
 
     @model_validator(mode="after")

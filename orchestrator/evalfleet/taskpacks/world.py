@@ -16,12 +16,12 @@ from evalfleet.model.tool import Tool, ToolArgumentError, ToolRejected
 from evalfleet.taskpacks.case_store import CaseStore, Restored
 from evalfleet.taskpacks.cases import RESPONDER, Cases
 from evalfleet.taskpacks.diff import Actor, attributed, compare
-from evalfleet.taskpacks.journal import Journal
 from evalfleet.taskpacks.pack_tool import PackTool
 from evalfleet.taskpacks.policy import Allowed, Examined, examine
 from evalfleet.taskpacks.responder import RESPONDER_NO_RULE, Answer, ScriptRule, answer, read_cursor
 from evalfleet.taskpacks.state import CaseState
 from evalfleet.taskpacks.trace import CallStatus, CallTrace, TraceLine, completed, read_lines, result_ref
+from evalfleet.taskpacks.trace_file import TraceFile
 
 UNKNOWN_TOOL, INVALID_ARGUMENTS, TOOL_RAISED = "UNKNOWN_TOOL", "INVALID_ARGUMENTS", "TOOL_RAISED"
 CALL_REJECTED = "CALL_REJECTED"
@@ -46,9 +46,9 @@ class WorldTool(Tool):
 class World:
     """What the agent, the responder and the harness do to one case store, one call at a time."""
 
-    def __init__(self, store: CaseStore, journal: Journal, tools: Sequence[PackTool], script: Sequence[ScriptRule]):
+    def __init__(self, store: CaseStore, file: TraceFile, tools: Sequence[PackTool], script: Sequence[ScriptRule]):
         self._store = store
-        self._journal = journal
+        self._file = file
         self._tools = {tool.name: tool for tool in tools}
         self._script = script
         self._lock = asyncio.Lock()
@@ -65,7 +65,7 @@ class World:
     @property
     def trace(self) -> CallTrace:
         """The calls so far."""
-        return read_lines([line.document() for line in self._journal.lines])
+        return read_lines([line.document() for line in self._file.lines])
 
     async def reset(self, snapshot_id: str) -> Restored:
         """Start from a snapshot. Raises AttemptFailure; refused once the first call was made."""
@@ -88,7 +88,7 @@ class World:
             except ToolArgumentError:
                 await self._deny(name, arguments, INVALID_ARGUMENTS)
                 raise
-            line = self._journal.next(name, dict(arguments), Actor.AGENT, self.turn)
+            line = self._file.next(name, dict(arguments), Actor.AGENT, self.turn)
             return await self._perform(line, lambda cases: tool.function(cases, **bound), tool.mutating)
 
     async def reply(self, asked: Iterable[str]) -> Answer:
@@ -100,7 +100,7 @@ class World:
             if found is None:
                 message = f"no rule of the responder answers who asks for {', '.join(wanted) or 'nothing'}"
                 raise AttemptFailure(FailureKind.AUTHORING, RESPONDER_NO_RULE, message)
-            line = self._journal.next(REPLY, {"asked": wanted}, Actor.RESPONDER, self.turn)
+            line = self._file.next(REPLY, {"asked": wanted}, Actor.RESPONDER, self.turn)
             line = line.model_copy(update={"rule": found.rule.id})
             await self._perform(line, lambda cases: _carry_out(cases, found), mutating=True)
             return found
@@ -135,23 +135,23 @@ class World:
         try:
             self._store.active = True
             if mutating:
-                await self._journal.append(line)
+                await self._file.append(line)
             cases = Cases(await self._store.state(), line.actor, line.step)
             try:
                 result = await _result(act, cases)
                 _check_writes(line.tool, cases, mutating)
             except ToolRejected:
-                await self._journal.append(completed(line, status=CallStatus.DENIED, error=CALL_REJECTED))
+                await self._file.append(completed(line, status=CallStatus.DENIED, error=CALL_REJECTED))
                 raise
             except Exception:
-                await self._journal.append(completed(line, status=CallStatus.ERROR, error=TOOL_RAISED))
+                await self._file.append(completed(line, status=CallStatus.ERROR, error=TOOL_RAISED))
                 raise
             writes = tuple(cases.writes())
             await self._store.write((each.row, cases.after.rows.get(each.row)) for each in writes)
             reference = result_ref(result)
             self.results[reference] = result
             digest = cases.after.digest if mutating else None
-            await self._journal.append(completed(line, writes, result_ref=reference, state_digest=digest))
+            await self._file.append(completed(line, writes, result_ref=reference, state_digest=digest))
             return result
         except (EvalfleetError, OSError) as error:
             self._break(error)
@@ -169,11 +169,11 @@ class World:
 
     async def _deny(self, name: str, arguments: Any, code: str) -> None:
         known = isinstance(arguments, Mapping)
-        line = self._journal.next(
+        line = self._file.next(
             name, dict(cast("Mapping[str, Any]", arguments)) if known else {}, Actor.AGENT, self.turn
         )
         received = None if known else arguments
-        await self._journal.append(completed(line, status=CallStatus.DENIED, error=code, received=received))
+        await self._file.append(completed(line, status=CallStatus.DENIED, error=code, received=received))
 
     def _offered(self, tool: PackTool) -> WorldTool:
         async def function(**arguments: Any) -> Any:

@@ -15,13 +15,13 @@ from evalfleet.model.tool import ToolArgumentError, ToolRejected
 from evalfleet.taskpacks.case_store import CaseStore, keep_state
 from evalfleet.taskpacks.cases import Cases
 from evalfleet.taskpacks.diff import Operation
-from evalfleet.taskpacks.journal import Journal
 from evalfleet.taskpacks.pack_tool import pack_tool
 from evalfleet.taskpacks.policy import Allowed
 from evalfleet.taskpacks.responder import ScriptRule
 from evalfleet.taskpacks.sqlite_cases import SqliteCases
 from evalfleet.taskpacks.state import Collection, read_state, schema_of
 from evalfleet.taskpacks.trace import read_trace, result_ref
+from evalfleet.taskpacks.trace_file import TraceFile
 from evalfleet.taskpacks.world import World
 from evalfleet.testing.fakes import FakeClock
 
@@ -73,7 +73,7 @@ def sneak(cases: Cases) -> None:
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     backend = SqliteCases(tmp_path)
     store = CaseStore(SCHEMA, await backend.open("one"), FakeClock())
-    found = World(store, Journal(tmp_path / "trace.jsonl", "41", FakeClock()), TOOLS, RULES)
+    found = World(store, TraceFile(tmp_path / "trace.jsonl", "41", FakeClock()), TOOLS, RULES)
     await found.reset(await keep_state(backend, START))
     yield found
     await store.close()

@@ -11,7 +11,7 @@ from evalfleet.taskpacks.diff import Actor
 from evalfleet.taskpacks.trace import CallStatus, Phase, TraceLine, encode_line, timestamp
 
 
-class Journal:
+class TraceFile:
     """Appends lines to a file, one call after the other. For one attempt, whose id is `run_id`."""
 
     def __init__(self, file: Path, run_id: str, clock: Clock) -> None:

@@ -1,0 +1,138 @@
+"""`TaskPack`: what an eval file says to make Evals of assignments, or to open the world of one in a body of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Unpack, cast
+
+from evalfleet.errors import AuthoringError
+from evalfleet.execution.context import T
+from evalfleet.model.canonical import digest
+from evalfleet.model.definition import EvalDefinition, SourcePlace
+from evalfleet.planning.dataset import Dataset
+from evalfleet.planning.define import EvalOptions, define_eval
+from evalfleet.ports import Clock
+from evalfleet.taskpacks.assignment import Assignment
+from evalfleet.taskpacks.case_store import CaseBackend, CaseStore, Restored, keep_state
+from evalfleet.taskpacks.graders import SUFFICIENCY, PointGrader
+from evalfleet.taskpacks.pack_run import EVIDENCE, Grading, RequestJudge, Work, converse, judge, say_again
+from evalfleet.taskpacks.pack_tool import PackTool
+from evalfleet.taskpacks.policy import Allowed
+from evalfleet.taskpacks.reader import Reader
+from evalfleet.taskpacks.replay import Manifest
+from evalfleet.taskpacks.sqlite_cases import SqliteCases
+from evalfleet.taskpacks.state import CaseState, Collection, read_state, schema_of
+from evalfleet.taskpacks.trace_file import TraceFile
+from evalfleet.taskpacks.world import World
+
+Policy = Sequence[Allowed] | Callable[[Assignment], Sequence[Allowed]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPack:
+    """A case store, tools on it, what may change, and how an attempt is graded.
+
+    `policy` are the allowed changes, or a function of the assignment that gives them. `requirements` maps the ids that
+    an agent may ask for to the names they go by in a text, `decisions` are all it may decide. `reader` reads both from
+    the tool calls of a turn. `request_judge` has the eval's judge grade the request in place of rules. `backend` is
+    where attempts have their records: SQLite files unless it is another. `traces` is a folder in which the trace file
+    of every attempt stays.
+    """
+
+    name: str
+    collections: Sequence[Collection]
+    tools: Sequence[PackTool]
+    policy: Policy
+    requirements: Mapping[str, tuple[str, ...]]
+    decisions: Sequence[str]
+    reader: Reader
+    graders: Mapping[str, PointGrader] = field(default_factory=lambda: SUFFICIENCY)
+    request_judge: RequestJudge | None = None
+    backend: CaseBackend = field(default_factory=SqliteCases)
+    traces: Path | None = None
+
+    def evals(self, assignments: Dataset, **options: Unpack[EvalOptions]) -> EvalDefinition:
+        """One Eval of many rows; its file is the one that calls this. Raises AuthoringError for a wrong option."""
+        if "dataset" in options:
+            raise AuthoringError("a pack's rows are the first argument of evals()", "INVALID_OPTION")
+        rows = assignments if assignments.model is not None else replace(assignments, model=Assignment)
+        options = {**options, "dataset": rows}
+        if self.request_judge is not None:
+            options.setdefault("judge", True)
+        frame = inspect.currentframe()
+        caller = None if frame is None else frame.f_back
+        place = None if caller is None else SourcePlace(file=Path(caller.f_code.co_filename), line=caller.f_lineno)
+        return replace(define_eval(**options)(self.run), place=place)
+
+    async def run(self, t: T, row: Any) -> None:
+        """The body: an attempt from its snapshot to its assertions; in a replay, its recorded evidence graded again."""
+        assignment = row if isinstance(row, Assignment) else Assignment.model_validate(row)
+        evidence = cast("dict[str, Any] | None", t.recorded(EVIDENCE))
+        if evidence is None:
+            async with self.open(t, assignment) as work:
+                evidence = await converse(t, work, assignment, self.reader, self.allowed(assignment))
+        else:
+            await say_again(t, evidence)
+        judge(
+            t,
+            assignment,
+            evidence,
+            Grading(graders=self.graders, requirements=self.requirements, judge=self.request_judge),
+        )
+
+    @asynccontextmanager
+    async def open(self, t: T, assignment: Assignment) -> AsyncGenerator[Work]:
+        """The world of one attempt, reset to the assignment's snapshot; its records go when the block ends."""
+        job, clock = t.author.state.job, t.author.state.services.clock
+        async with self.world(f"{job.run}_{job.attempt}", str(job.attempt), assignment, clock) as (world, restored):
+            yield Work(world, self.manifest(assignment, restored, t.seed), restored)
+
+    @asynccontextmanager
+    async def world(
+        self, name: str, run_id: str, assignment: Assignment, clock: Clock
+    ) -> AsyncGenerator[tuple[World, Restored]]:
+        """A world that is reset, in a place called `name`; its trace says `run_id`."""
+        state = self.start(assignment)
+        folder = self.traces or Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="evalfleet-trace-"))
+        store = CaseStore(state.schema, await self.backend.open(name), clock)
+        try:
+            await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+            world = World(store, TraceFile(folder / f"{name}.jsonl", run_id, clock), self.tools, assignment.script)
+            yield world, await world.reset(await keep_state(self.backend, state))
+        finally:
+            await store.close()
+            if self.traces is None:
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    def start(self, assignment: Assignment) -> CaseState:
+        """The state that an assignment starts from. Raises InvalidRecord."""
+        return read_state(schema_of(self.collections), assignment.snapshot)
+
+    def allowed(self, assignment: Assignment) -> Sequence[Allowed]:
+        """What an attempt of an assignment may change."""
+        return self.policy(assignment) if callable(self.policy) else self.policy
+
+    def manifest(self, assignment: Assignment, restored: Restored, seed: int) -> Manifest:
+        """What an attempt stands on."""
+        tools = [[tool.name, dict(tool.tool.parameters), tool.mutating] for tool in self.tools]
+        document = assignment.model_dump(mode="json")
+        return Manifest(
+            snapshot_id=restored.snapshot_id,
+            state_digest=restored.state_digest,
+            assignment=digest(document),
+            script=digest(document["script"]),
+            tools=digest(tools),
+            graders={name: _named(grader) for name, grader in self.graders.items()},
+            seed=seed,
+        )
+
+
+def _named(grader: PointGrader) -> str:
+    return f"{getattr(grader, '__module__', '')}.{getattr(grader, '__qualname__', type(grader).__qualname__)}"

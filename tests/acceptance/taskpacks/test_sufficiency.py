@@ -1,0 +1,171 @@
+"""The shipped pack end to end: four agents whose results are known, grader by grader and case by case."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.acceptance.cli.conftest import Orchestrate
+
+PACK = Path("evals/sufficiency")
+ARMS = ("careful", "hasty", "idle", "eager")
+
+RUN = """
+import json, evalfleet
+with evalfleet.run_sync("evals/sufficiency/experiment.yaml") as run:
+    for case in run.cases(evidence=True):
+        rows = {row.key: row.outcome.result.value for row in case.assertions}
+        facts = {"id": case.eval_id, "arm": case.arm, "ordinal": case.view.ordinal, "run": run.id}
+        print(json.dumps({**facts, "rows": rows, **case.detail.attachments}))
+"""
+
+PASS, FAIL, NONE = "matched", "mismatched", None
+
+#: What each agent gets of decision, gap, request and state, by profile; in several turns for each decision point.
+EXPECTED: dict[str, dict[str, tuple[str | None, ...]]] = {
+    "careful": {
+        "single-gap": (PASS, PASS, PASS, PASS),
+        "multi-gap": (PASS, PASS, PASS, PASS),
+        "contradictory": (PASS, PASS, PASS, PASS),
+        "expired": (PASS, PASS, PASS, PASS),
+        "already-answered": (PASS, PASS, NONE, PASS),
+        "multi-turn": (PASS, PASS, PASS, PASS, PASS, PASS, PASS, PASS, NONE, PASS),
+    },
+    "hasty": {
+        "single-gap": (PASS, PASS, FAIL, FAIL),
+        "multi-gap": (PASS, PASS, FAIL, FAIL),
+        "contradictory": (FAIL, FAIL, FAIL, FAIL),
+        "expired": (FAIL, FAIL, FAIL, FAIL),
+        "already-answered": (FAIL, FAIL, NONE, FAIL),
+        "multi-turn": (PASS, PASS, FAIL, PASS, PASS, FAIL, PASS, PASS, NONE, FAIL),
+    },
+    "idle": {
+        "single-gap": (FAIL, FAIL, FAIL, FAIL),
+        "multi-gap": (FAIL, FAIL, FAIL, FAIL),
+        "contradictory": (FAIL, FAIL, FAIL, FAIL),
+        "expired": (FAIL, FAIL, FAIL, FAIL),
+        "already-answered": (FAIL, PASS, NONE, FAIL),
+        "multi-turn": (FAIL, FAIL, FAIL, FAIL, FAIL, FAIL, FAIL, PASS, NONE, FAIL),
+    },
+    "eager": {
+        "single-gap": (PASS, FAIL, PASS, FAIL),
+        "multi-gap": (PASS, FAIL, PASS, FAIL),
+        "contradictory": (PASS, FAIL, PASS, FAIL),
+        "expired": (PASS, FAIL, PASS, FAIL),
+        "already-answered": (FAIL, FAIL, NONE, FAIL),
+        "multi-turn": (PASS, FAIL, PASS, PASS, FAIL, PASS, FAIL, FAIL, NONE, FAIL),
+    },
+}
+
+
+def keys(profile: str) -> list[str]:
+    points = ("@1", "@2", "") if profile == "multi-turn" else ("",)
+    return [*(f"{grader}{at}" for at in points for grader in ("decision", "gap", "request")), "state"]
+
+
+@pytest.fixture(scope="module")
+def rows(root: Path) -> dict[str, dict[str, Any]]:
+    """The assignments by id."""
+    lines = (root / PACK / "evals/data/loans.jsonl").read_text("utf-8").splitlines()
+    return {row["id"]: row for row in map(json.loads, lines)}
+
+
+@pytest.fixture(scope="module")
+def found(orchestrate: Orchestrate, root: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """What all agents got, by arm and assignment."""
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", RUN],
+        cwd=root,
+        env=orchestrate.environment,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    cases = [json.loads(line) for line in ended.stdout.splitlines()]
+    return {(case["arm"], case["id"].rpartition("/")[2]): case for case in cases}
+
+
+def test_the_rows_are_what_the_generator_makes_of_its_seed(root: Path, tmp_path: Path) -> None:
+    made = tmp_path / "loans.jsonl"
+    generator = root / PACK / "loan_generator.py"
+    subprocess.run([sys.executable, generator, made], check=True, cwd=tmp_path)
+    assert made.read_bytes() == (root / PACK / "evals/data/loans.jsonl").read_bytes()
+
+
+def test_there_are_four_rows_of_each_of_six_profiles(rows: dict[str, dict[str, Any]]) -> None:
+    profiles = [row["profile"] for row in rows.values()]
+    assert {name: profiles.count(name) for name in EXPECTED["careful"]} == dict.fromkeys(EXPECTED["careful"], 4)
+    assert len(profiles) == 24
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_every_agent_gets_exactly_what_it_deserves(arm: str, rows: Any, found: Any) -> None:
+    for name, row in rows.items():
+        profile = row["profile"]
+        pairs = zip(keys(profile), EXPECTED[arm][profile], strict=True)
+        wanted = {key: result for key, result in pairs if result is not None}
+        assert found[arm, name]["rows"] == wanted, f"{arm} {name} ({profile})"
+
+
+def test_a_wrong_decision_hides_no_other_grader(rows: Any, found: Any) -> None:
+    for name, row in rows.items():
+        results = {(each["grader"], each["at"]): each["status"] for each in found["idle", name]["graders"]}
+        assert {status for (grader, _), status in results.items() if grader == "decision"} == {"fail"}
+        assert len(results) == 3 * len(row["gold"])
+
+
+def test_an_edited_document_is_flagged_with_its_path_before_and_after(rows: Any, found: Any) -> None:
+    for name, row in rows.items():
+        if row["profile"] == "multi-turn":
+            continue
+        state = found["hasty", name]["taskpack"]["state"]
+        first = row["snapshot"]["documents"][0]
+        assert state["unexpected"] == [
+            {
+                "path": f"documents/{first['id']}",
+                "operation": "updated",
+                "actors": ["agent"],
+                "fields": [{"field": "title", "before": first["title"], "after": first["title"].upper()}],
+            }
+        ]
+        assert len(found["eager", name]["taskpack"]["state"]["unexpected"]) == len(row["snapshot"]["documents"]) + 1
+
+
+def test_what_the_responder_brought_is_not_held_against_the_agent(rows: Any, found: Any) -> None:
+    for name, row in rows.items():
+        if row["profile"] == "multi-turn":
+            state = found["careful", name]["taskpack"]["state"]
+            brought = [each["path"] for each in state["ignored"] if each["actors"] == ["responder"]]
+            supplied = [each["writes"][0]["record"]["id"] for each in row["script"] if "writes" in each]
+            assert brought == [f"documents/{number}" for number in sorted(supplied)]
+            assert [each["path"].partition("/")[0] for each in state["expected"]] == ["files", "messages", "messages"]
+
+
+def test_no_agent_could_read_what_is_right(found: Any) -> None:
+    for (arm, name), case in found.items():
+        seen = json.dumps([case["taskpack"]["results"], case["taskpack"]["points"]])
+        assert "unmet" not in seen and "gold" not in seen, f"{arm} {name}"
+
+
+def test_attempts_of_one_snapshot_start_from_the_same_state(found: Any) -> None:
+    for name in {name for _, name in found}:
+        starts = {json.dumps(found[arm, name]["taskpack"]["manifest"]["snapshot_id"]) for arm in ARMS}
+        assert len(starts) == 1
+
+
+def test_the_recorded_evidence_is_graded_again_without_an_agent(
+    orchestrate: Orchestrate, root: Path, found: Any
+) -> None:
+    case = next(iter(found.values()))
+    again = orchestrate("rescore", case["run"], "--json", cwd=root / PACK)
+    assert again.code == 0, again.err
+    (rescored,) = again.values
+    assert (rescored["bases"], rescored["changed"], rescored["diverged"]) == ({"replayed": 96}, [], 0)
