@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from evalfleet.model.ids import sha256
 from evalfleet.model.judge import JudgeConfig
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.sandbox import KeepSandbox
+from evalfleet.model.turn import TurnRecord
 from evalfleet.ports import Adapter, ArmSettings
 from evalfleet.sandbox_ports import BringsImages, SandboxProvider
 
@@ -70,10 +71,15 @@ class Executor:
         self._services = services
         self._definitions: dict[str, EvalDefinition] = {}
 
-    async def execute(self, attempt: int, case: Case, control: AttemptControl) -> AttemptEvidence:
-        """Run one attempt of `case`. Always returns evidence, also when the eval can't be loaded here."""
+    async def execute(
+        self, attempt: int, case: Case, control: AttemptControl, begun: tuple[TurnRecord, ...] = ()
+    ) -> AttemptEvidence:
+        """Run one attempt of `case`, after the turns that an earlier one has begun with.
+
+        Always returns evidence, also when the eval can't be loaded here.
+        """
         try:
-            job = self._job(attempt, case)
+            job = replace(self._job(attempt, case), begun=begun)
         except AttemptFailure as failure:
             return never_ran(attempt, case, failure, self._services.clock.wall())
         await _bring_image(job, control)
@@ -128,6 +134,7 @@ class Executor:
         with boundary(FailureKind.AUTHORING, "EVAL_NOT_LOADED"):
             definition = self._definition(case.definition)
             row = None if case.row is None else settings.decode(definition, case.row)
+        with boundary(FailureKind.SANDBOX, "SANDBOX_FAILED"):
             sandbox = arm.sandbox(definition)
         return AttemptJob(
             run=settings.run,

@@ -122,6 +122,22 @@ async def test_a_case_that_can_not_begin_is_errored_evidence(
     assert (evidence.turns, evidence.assertions) == ((), ())
 
 
+async def test_a_sandbox_that_can_not_be_planned_is_not_blamed_on_the_eval(
+    loader: Loader, adapter: FakeAdapter, make_services: Any
+) -> None:
+    def broken(definition: EvalDefinition) -> Any:
+        raise OSError("no room for the build")
+
+    arm = ArmSettings(name="small", model=None, flags={}, options=NoOptions(), project=Path("/project"))
+    built = BuiltArm(settings=arm, adapter=adapter, sandbox=broken)
+    settings = ExecutorSettings(
+        run="r1", project=Path("/project"), arms={"small": built}, definitions=loader, decode=decode
+    )
+    summary = (await Executor(settings, make_services()).execute(1, CASE, AttemptControl())).summary
+    assert (summary.kind, summary.code) == (FailureKind.SANDBOX, "SANDBOX_FAILED")
+    assert summary.message is not None and "no room for the build" in summary.message
+
+
 async def test_an_evals_own_timeout_comes_first(executor: Executor, adapter: FakeAdapter) -> None:
     async def slowly(turn: Any, ctx: Any) -> Turn:
         await asyncio.sleep(60)
