@@ -25,6 +25,7 @@ from evalfleet_sandboxes.bubblewrap_view import HOME, view_of_this_machine
 from evalfleet_sandboxes.cgroups import hierarchies
 from evalfleet_sandboxes.kept_environment import NAME, left_environment
 from evalfleet_sandboxes.lease import Lease, found_leases, reap_lease
+from evalfleet_sandboxes.making import close_all, made, unresolved_secrets
 
 _UNFILTERED = "system calls are not filtered: this kernel or architecture has no filter for them"
 
@@ -73,21 +74,14 @@ class BubblewrapProvider:
         machine = await self._look()
         sandbox = BubblewrapSandbox(machine, Lease(self._place.state, owner), spec, self._open.discard, opening)
         self._open.add(sandbox)
-        try:
-            await sandbox.prepare()
-            await self._tell_of_the_filter(sandbox)
-        except BaseException:
-            await asyncio.shield(sandbox.close())
-            raise
-        return sandbox
+        return await made(sandbox, self._prepare(sandbox))
 
     async def close(self) -> None:
-        outcomes = await asyncio.gather(*[sandbox.close() for sandbox in self._open], return_exceptions=True)
-        if self._machine is not None:
-            await in_thread(self._machine.etc.close)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome  # the first, after all had their turn
+        try:
+            await close_all(self._open)
+        finally:
+            if self._machine is not None:
+                await in_thread(self._machine.etc.close)
 
     async def found(self) -> list[FoundSandbox]:
         return await in_thread(found_leases, self._place.state, socket.gethostname())
@@ -119,8 +113,9 @@ class BubblewrapProvider:
                 )
             return self._machine
 
-    async def _tell_of_the_filter(self, sandbox: BubblewrapSandbox) -> None:
-        """Add the notice where commands turn out to run without a filter, which the first sandbox shows."""
+    async def _prepare(self, sandbox: BubblewrapSandbox) -> None:
+        """Have it move in. Commands that turn out to run without a filter are noticed, which the first one shows."""
+        await sandbox.prepare()
         if self._filtered is None:
             seen = await sandbox.run(Command(argv=("grep", "^Seccomp:\t2$", "/proc/self/status")))
             self._filtered = seen.ok
@@ -145,5 +140,4 @@ def _unsupported(spec: SandboxSpec) -> Iterator[str]:
         yield f"no images (image: {spec.image})"
     if spec.build is not None:
         yield f"no images (build: {spec.build})"
-    if unresolved := [name for name in spec.env_from if name not in spec.env]:
-        yield f"no access to secrets, which have to be in env by now (env_from: {', '.join(unresolved)})"
+    yield from unresolved_secrets(spec)

@@ -28,6 +28,7 @@ from evalfleet_sandboxes.host_commands import host_bash, not_started
 from evalfleet_sandboxes.kept_environment import NAME, leave_environment
 from evalfleet_sandboxes.lease import Lease
 from evalfleet_sandboxes.listening import listen_in_network_of
+from evalfleet_sandboxes.making import bringing_files, starting_files
 from evalfleet_sandboxes.removing import empty
 from evalfleet_sandboxes.setup_commands import set_up
 
@@ -236,15 +237,9 @@ class BubblewrapSandbox:
             if owner is not None:
                 os.chown(folder, owner.uid, owner.gid)
         self._files = self._folder_of(self._user, work, WORKDIR)
-        if self._spec.files is None:
-            return
-        source = Path(self._spec.files)
-        if not source.is_dir():
-            raise _failure("SANDBOX_FILES_MISSING", f"files: {source} is not a directory")
-        try:
-            self._files.upload(source, ".")
-        except PermissionError as error:
-            raise _failure("SANDBOX_FILES_REFUSED", f"files: {error}") from error
+        if (files := starting_files(self._spec)) is not None:
+            with bringing_files():
+                self._files.upload(files, ".")
 
     async def _end_everything(self) -> None:
         """Raises InfrastructureError or OSError when something is left."""

@@ -25,6 +25,7 @@ from evalfleet_sandboxes.container_images import Images
 from evalfleet_sandboxes.container_owner import Owner, entry_labels, entry_options, kept_mark
 from evalfleet_sandboxes.kept_environment import leave_environment, left_environment
 from evalfleet_sandboxes.listening import listen_in_network_of
+from evalfleet_sandboxes.making import bringing_files, close_all, made, starting_files, unresolved_secrets
 from evalfleet_sandboxes.remote_commands import RemoteCommands, RemoteExecution
 from evalfleet_sandboxes.remote_files import RemoteFiles
 from evalfleet_sandboxes.setup_commands import set_up
@@ -146,17 +147,10 @@ class ContainerSandbox:
         opened: Mapping[str, str] = {} if self._opening is None else await self._opening(self)
         self._enter(self._box, {"HOME": facts.home, **locale, **spec.env, **opened})
         self.notices = (*_not_enforced(spec, self._box), *self._box.warnings)
-        if spec.files is not None:
-            await self._copy(Path(spec.files))
+        if (files := await in_thread(starting_files, spec)) is not None:
+            with bringing_files():
+                await self._files.upload(files, "")
         await set_up(spec.setup, facts.bash, self._commands.run)
-
-    async def _copy(self, source: Path) -> None:
-        if not await in_thread(source.is_dir):
-            raise _failure("SANDBOX_FILES_MISSING", f"files: {source} is not a directory")
-        try:
-            await self._files.upload(source, "")
-        except PermissionError as error:
-            raise _failure("SANDBOX_FILES_REFUSED", f"files: {error}") from error
 
     def _is_there(self) -> bool:
         """Whether this machine shows the workdir of the living container, which costs no exec."""
@@ -232,13 +226,11 @@ class ContainerProvider:
         sandbox = ContainerSandbox(engine, plan, self._place.state, self._open.discard, opening)
         self._open.add(sandbox)
         try:
-            await sandbox.prepare()
-        except BaseException as error:
-            await asyncio.shield(sandbox.close())
-            if isinstance(error, AttemptFailure) and error.code == "SANDBOX_IMAGE_UNFIT":
+            return await made(sandbox, sandbox.prepare())
+        except AttemptFailure as error:
+            if error.code == "SANDBOX_IMAGE_UNFIT":
                 self._images.is_unfit(spec, error)
             raise
-        return sandbox
 
     async def found(self) -> list[FoundSandbox]:
         engine = await self._chosen()
@@ -267,10 +259,7 @@ class ContainerProvider:
 
     async def close(self) -> None:
         await self._images.close()
-        outcomes = await asyncio.gather(*[sandbox.close() for sandbox in self._open], return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome  # the first, after all had their turn
+        await close_all(self._open)
 
     async def _chosen(self) -> Engine:
         async with self._choosing:
@@ -295,8 +284,7 @@ factory = ContainerFactory()
 def _unsupported(spec: SandboxSpec) -> Iterator[str]:
     if not spec.image and not spec.build:
         yield "no image to start from (neither image nor build is set)"
-    if unresolved := [name for name in spec.env_from if name not in spec.env]:
-        yield f"no access to secrets, which have to be in env by now (env_from: {', '.join(unresolved)})"
+    yield from unresolved_secrets(spec)
 
 
 def _not_enforced(spec: SandboxSpec, box: Box) -> Iterator[str]:

@@ -40,6 +40,7 @@ from evalfleet_sandboxes.kubernetes_rights import closed_network, missing_rights
 from evalfleet_sandboxes.kubernetes_sandbox import KubernetesSandbox
 from evalfleet_sandboxes.kubernetes_status import Pod
 from evalfleet_sandboxes.kubernetes_watch import PodWatch
+from evalfleet_sandboxes.making import close_all, made
 from evalfleet_sandboxes.process_start import start_of
 
 NAMESPACE = "EVALFLEET_KUBERNETES_NAMESPACE"
@@ -109,25 +110,13 @@ class KubernetesProvider:
         no_policy = await self._closed_network(to.cluster) if spec.network == "none" else None
         sandbox = KubernetesSandbox(to.homes, spec, owner, no_policy, self._open.discard)
         self._open.add(sandbox)
-        try:
-            await sandbox.settle()
-        except BaseException:
-            await asyncio.shield(sandbox.close())
-            raise
-        return sandbox
+        return await made(sandbox, sandbox.settle())
 
     async def close(self) -> None:
-        outcomes = await asyncio.gather(*[sandbox.close() for sandbox in self._open], return_exceptions=True)
-        if self._no_policy is not None:
-            self._no_policy.cancel()
-            await asyncio.wait((self._no_policy,))
-        if self._connected is not None:
-            await self._connected.watch.close()
-            await self._connected.access.close()
-            self._connected = None
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome  # the first, after all had their turn
+        try:
+            await close_all(self._open)
+        finally:
+            await self._leave()
 
     async def found(self) -> list[FoundSandbox]:
         cluster = (await self._connection()).cluster
@@ -183,6 +172,15 @@ class KubernetesProvider:
         maker = PodMaker(cluster, watch, template, self._labels, runtime=runtime, patience=self._patience)
         homes = Homes(cluster, watch, maker, self._state)
         return _Connection(access=access, cluster=cluster, watch=watch, maker=maker, homes=homes)
+
+    async def _leave(self) -> None:
+        if self._no_policy is not None:
+            self._no_policy.cancel()
+            await asyncio.wait((self._no_policy,))
+        if self._connected is not None:
+            await self._connected.watch.close()
+            await self._connected.access.close()
+            self._connected = None
 
     async def _closed_network(self, cluster: Cluster) -> str | None:
         """Why there is no policy that closes networks, asked once; None when there is."""

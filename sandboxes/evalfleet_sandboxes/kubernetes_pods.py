@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 from evalfleet.errors import AttemptFailure, ConfigurationError, FailureKind
 from evalfleet.model.definition import Resources, SandboxSpec
 from evalfleet_sandboxes.inside import KEEPER, MARK
+from evalfleet_sandboxes.making import unresolved_secrets
 
 Manifest = dict[str, Any]
 
@@ -176,8 +177,7 @@ def _unsupported(spec: SandboxSpec) -> Iterator[str]:
         yield f"no way to reach some hosts only (network: {', '.join(spec.network)}): say none or open"
     elif spec.network not in ("none", "open"):
         yield f"no network {spec.network!r}: say none or open"
-    if unresolved := [name for name in spec.env_from if name not in spec.env]:
-        yield f"no access to secrets, which have to be in env by now (env_from: {', '.join(unresolved)})"
+    yield from unresolved_secrets(spec)
 
 
 def _user(user: str) -> dict[str, Any]:

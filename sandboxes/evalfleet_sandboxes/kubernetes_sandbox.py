@@ -12,6 +12,7 @@ from evalfleet.sandbox_ports import Command, CommandResult
 from evalfleet_sandboxes.blocking import in_thread
 from evalfleet_sandboxes.kubernetes_home import Home, Homes
 from evalfleet_sandboxes.kubernetes_pods import notices
+from evalfleet_sandboxes.making import bringing_files, starting_files
 from evalfleet_sandboxes.remote_commands import RemoteExecution
 from evalfleet_sandboxes.setup_commands import set_up
 
@@ -138,17 +139,13 @@ class KubernetesSandbox:
             self._making = None
 
     async def _made(self) -> None:
-        files = None if self._spec.files is None else Path(self._spec.files)
-        if files is not None and not await in_thread(files.is_dir):
-            raise _failure("SANDBOX_FILES_MISSING", f"files: {files} is not a directory")
+        files = await in_thread(starting_files, self._spec)
         home = self._settled = await self._homes.move_in(self._spec, self._owner)
         self._looks = 0
         self.notices = tuple(notices(self._spec, self._no_policy, routes=home.routes))
         if files is not None:
-            try:
+            with bringing_files():
                 await home.files.upload(files, ".")
-            except PermissionError as error:
-                raise _failure("SANDBOX_FILES_REFUSED", f"files: {error}") from error
         await set_up(self._spec.setup, home.bash, home.commands.run)
 
     def _for(self, command: Command) -> Home:

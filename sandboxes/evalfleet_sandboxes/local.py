@@ -26,6 +26,7 @@ from evalfleet_sandboxes.folder import Folder
 from evalfleet_sandboxes.host_commands import SYSTEM_PATH, host_bash, not_started, shell
 from evalfleet_sandboxes.kept_environment import NAME, leave_environment, left_environment
 from evalfleet_sandboxes.lease import Lease, found_leases, reap_lease
+from evalfleet_sandboxes.making import bringing_files, close_all, made, starting_files, unresolved_secrets
 from evalfleet_sandboxes.setup_commands import set_up
 
 P = ParamSpec("P")
@@ -160,15 +161,9 @@ class LocalSandbox:
         self._lease.take()
         for name in ("work", "home", "tmp"):
             os.mkdir(self._lease.root / name)
-        if spec.files is None:
-            return
-        source = Path(spec.files)
-        if not source.is_dir():
-            raise _failure("SANDBOX_FILES_MISSING", f"files: {source} is not a directory")
-        try:
-            self._folder.upload(source, ".")
-        except PermissionError as error:
-            raise _failure("SANDBOX_FILES_REFUSED", f"files: {error}") from error
+        if (files := starting_files(spec)) is not None:
+            with bringing_files():
+                self._folder.upload(files, ".")
 
     async def _on_files(self, operation: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         self._require_open()
@@ -206,18 +201,10 @@ class LocalProvider:
             raise _failure("SANDBOX_UNSUPPORTED", f"the local sandbox has {'; '.join(refused)}")
         sandbox = LocalSandbox(Lease(self._state, owner), spec, self._spawner, self._open.discard)
         self._open.add(sandbox)
-        try:
-            await sandbox.prepare(spec)
-        except BaseException:
-            await asyncio.shield(sandbox.close())
-            raise
-        return sandbox
+        return await made(sandbox, sandbox.prepare(spec))
 
     async def close(self) -> None:
-        outcomes = await asyncio.gather(*[sandbox.close() for sandbox in self._open], return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome  # the first, after all had their turn
+        await close_all(self._open)
 
     async def found(self) -> list[FoundSandbox]:
         return await in_thread(found_leases, self._state, socket.gethostname())
@@ -256,8 +243,7 @@ def _unsupported(spec: SandboxSpec) -> Iterator[str]:
         yield f"no images (build: {spec.build})"
     if spec.user is not None:
         yield f"no users of its own (user: {spec.user})"
-    if unresolved := [name for name in spec.env_from if name not in spec.env]:
-        yield f"no access to secrets, which have to be in env by now (env_from: {', '.join(unresolved)})"
+    yield from unresolved_secrets(spec)
 
 
 def _require_own_user(command: Command) -> None:
