@@ -1,14 +1,15 @@
 """`adapter: python`: an agent that is Python code in the project.
 
 The arm's `entry` names an `@agent` or `@sandbox_agent`: a coroutine function, a plain function (run in a thread) or
-a class with a session. Flags and model reach it through `ctx`.
+a class with a session. Flags and model reach it through `ctx`. A class with a class method `resume(state, ctx)` can go
+on in another process: its turns say their `session_state`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -63,12 +64,22 @@ class PythonAdapter:
         target = self._definition.target
         if not inspect.isclass(target):
             return _FunctionSession(target, self._threads)
-        blocking = not _is_async(cast("Any", target).send)
-        agent = await _blame_agent(ctx, lambda: _call(target, (ctx,), self._threads if blocking else None))
+        return await self._construct(target, (ctx,), ctx)
+
+    async def _construct(self, make: Callable[..., Any], given: tuple[Any, ...], ctx: AdapterContext) -> Session:
+        blocking = not _is_async(cast("Any", self._definition.target).send)
+        agent = await _blame_agent(ctx, lambda: _call(make, given, self._threads if blocking else None))
         return _ObjectSession(agent, self._threads)
 
     async def close(self) -> None:
         self._threads.close()
+
+
+class ResumingPythonAdapter(PythonAdapter):
+    """For an agent class with `resume(state, ctx)`, which makes the agent as it was when a turn left `state`."""
+
+    async def reopen(self, state: Mapping[str, Any], ctx: AdapterContext) -> Session:
+        return await self._construct(cast("Any", self._definition.target).resume, (state, ctx), ctx)
 
 
 class _FunctionSession:
@@ -123,7 +134,9 @@ class PythonFactory:
                 f"{where}: {options.entry} is a {type(target).__name__} that declares no coverage; put "
                 "@agent(coverage=Coverage(…)) (or @sandbox_agent) on the function or class and name all six channels"
             )
-        return PythonAdapter(target, threads=options.threads)
+        resumes = inspect.isclass(target.target) and callable(getattr(target.target, "resume", None))
+        kind = ResumingPythonAdapter if resumes else PythonAdapter
+        return kind(target, threads=options.threads)
 
 
 factory = PythonFactory()

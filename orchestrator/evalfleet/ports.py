@@ -140,6 +140,15 @@ class Adapter(Protocol):
         ...
 
 
+@runtime_checkable
+class Resumes(Protocol):
+    """What an adapter has beside `Adapter` when it can open a session again, in another process too."""
+
+    async def reopen(self, state: Mapping[str, Any], ctx: AdapterContext) -> Session:
+        """The session whose last turn left `state` as its `session_state`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmSettings:
     """One arm as its adapter sees it. `options` is an instance of the factory's options model."""

@@ -196,8 +196,8 @@ def _judging(blueprint: RunBlueprint, clock: Clock) -> Judging | None:
 
 
 def _recordings(blueprint: RunBlueprint, artifacts: FileArtifacts) -> Recordings | None:
-    """Where attempts wait for their judge, None in a run that asks none."""
-    if not blueprint.judges:
+    """Where attempts wait for their judge or to be continued, None in a run where none does."""
+    if not blueprint.judges and not blueprint.conversations:
         return None
     return judge_stores()[1](blueprint.database_url, blueprint.run_key, blueprint.run, artifacts)
 
@@ -238,10 +238,10 @@ def build_worker(blueprint: RunBlueprint, workshop: Workshop, name: str, lanes: 
             worker.drain()
         if (grant.isolated or alone) and not grant.recorded:  # judging a recording runs nobody's code but ours
             return IsolatedAttempt(grant, blueprint, workshop.encoder, workshop.spawner, workshop.clock)
-        lane = LaneAttempt(grant, workshop.executor, workshop.encoder, workshop.clock, workshop.failpoint)
+        of_workshop = workshop.executor, workshop.encoder, workshop.clock, workshop.failpoint, workshop.recordings
+        lane = LaneAttempt(grant, *of_workshop)
         lane.tell_when_made(worker.made)
-        if workshop.recordings is not None:
-            lane.record_with(workshop.recordings, worker.record)
+        lane.record_with(worker.record)
         return lane
 
     worker = Worker(name, lanes, exchange, begin, workshop.clock, WorkerTimes())

@@ -26,7 +26,9 @@ async def run(result: Path, job: bytes) -> None:
         limit_memory(blueprint.memory)
     workshop = build_workshop(blueprint)
     begun_file(result).touch()
-    lane = LaneAttempt(grant, workshop.executor, workshop.encoder, workshop.clock, workshop.failpoint)
+    lane = LaneAttempt(
+        grant, workshop.executor, workshop.encoder, workshop.clock, workshop.failpoint, workshop.recordings
+    )
     sealed = await lane.run()
     partial = result.with_suffix(".part")
     partial.write_bytes(msgspec.msgpack.encode(sealed))

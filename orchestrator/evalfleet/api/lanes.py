@@ -46,6 +46,7 @@ class LaneAttempt:
         encoder: EvidenceEncoder,
         clock: Clock,
         failpoint: Callable[[str], None],
+        recordings: Recordings | None = None,
     ) -> None:
         self._grant = grant
         self._executor = executor
@@ -53,19 +54,28 @@ class LaneAttempt:
         self._clock = clock
         self._failpoint = failpoint
         self._control = AttemptControl()
-        self._recordings: Recordings | None = None
+        self._recordings = recordings
         self._judging: asyncio.Future[AttemptEvidence] | None = None
 
-    def record_with(self, recordings: Recordings, hand_over: Callable[[Recording], Awaitable[None]]) -> None:
-        """Have the attempt recorded before it is judged: `hand_over` returns once its recording is durable."""
-        self._recordings = recordings
-        grant = self._grant
+    def record_with(self, hand_over: Callable[[Recording], Awaitable[None]]) -> None:
+        """Have the attempt recorded before it is judged, and after turns from which it can be continued.
+
+        `hand_over` returns once the recording is durable.
+        """
+        recordings, grant = self._recordings, self._grant
+        if recordings is None:
+            return
 
         async def record(evidence: AttemptEvidence, questions: Mapping[int, Question]) -> None:
             body = await recordings.encode(evidence, questions)
             await hand_over(Recording(grant.attempt, grant.case.ordinal, body))
 
+        async def record_beginning(evidence: AttemptEvidence) -> None:
+            body = await recordings.encode(evidence, {})
+            await hand_over(Recording(grant.attempt, grant.case.ordinal, body, turns=len(evidence.turns)))
+
         self._control.record = record
+        self._control.record_beginning = record_beginning
 
     def tell_when_made(self, made: Callable[[int, float], None]) -> None:
         """Have `made` told the attempt and the seconds that its sandbox took to be made, once it is there."""
@@ -79,6 +89,8 @@ class LaneAttempt:
 
     async def _evidence(self) -> AttemptEvidence:
         grant = self._grant
+        if grant.begun:
+            return await self._continued()
         if not grant.recorded:
             return await self._executor.execute(grant.attempt, grant.case, self._control)
         self._judging = asyncio.ensure_future(self._judged())
@@ -89,6 +101,18 @@ class LaneAttempt:
                 raise
             failure = AttemptFailure(FailureKind.CANCELLED, "CANCELLED", self._control.reason)
             return never_ran(grant.attempt, grant.case, failure, self._clock.wall())
+
+    async def _continued(self) -> AttemptEvidence:
+        """Go on where an earlier attempt of the case was lost."""
+        attempt, case = self._grant.attempt, self._grant.case
+        try:
+            if self._recordings is None:
+                raise StoreError("no case of this run is continued any more")
+            found = await self._recordings.read(case.ordinal)
+        except StoreError as error:
+            failure = AttemptFailure(FailureKind.INFRASTRUCTURE, "RECORDING_UNREADABLE", str(error))
+            return never_ran(attempt, case, failure, self._clock.wall())
+        return await self._executor.execute(attempt, case, self._control, found.evidence.turns)
 
     async def _judged(self) -> AttemptEvidence:
         """Judge what an earlier attempt of the case left; its agent is never called again instead."""

@@ -183,4 +183,5 @@ def blueprint_of(plan: Plan, request: Request, run: str, settings: Settings, url
         failpoint=settings.failpoint,
         judges=plan.judges,
         backends=backends_of(plan),
+        conversations=plan.has_conversations,
     )

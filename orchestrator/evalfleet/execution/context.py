@@ -13,7 +13,7 @@ from evalfleet.execution.conversation import Conversation, SessionHandle, SyncSe
 from evalfleet.execution.handles import Assertion, SyncAssertion
 from evalfleet.execution.judge_handle import RootJudge, check_declared
 from evalfleet.execution.ledger import GROUPS, Entry, Ledger, Snapshot
-from evalfleet.execution.recorded_line import RecordedLine
+from evalfleet.execution.recorded_line import ContinuedLine, RecordedLine
 from evalfleet.execution.sandbox_handle import SandboxHandle, SyncSandboxHandle
 from evalfleet.execution.scoped import Author, H
 from evalfleet.execution.sessions import SessionLine
@@ -234,8 +234,14 @@ class SyncT(Root[SyncAssertion], SyncSessionHandle):
 
 def open_line(state: AttemptState) -> SessionLine:
     """A new conversation line of the attempt; nothing is opened before its first send."""
-    number, recorded = len(state.lines), state.job.recorded
-    line = SessionLine(state, number) if recorded is None else RecordedLine(state, number, recorded)
+    number, job = len(state.lines), state.job
+    line: SessionLine
+    if job.recorded is not None:
+        line = RecordedLine(state, number, job.recorded)
+    elif job.begun and number == 0:
+        line = ContinuedLine(state, number, job.begun)
+    else:
+        line = SessionLine(state, number)
     state.lines.append(line)
     return line
 

@@ -18,6 +18,7 @@ from evalfleet.model.definition import EvalDefinition, SandboxSpec
 from evalfleet.model.judge import JudgeConfig
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.sandbox import KeepSandbox
+from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
 from evalfleet.ports import Adapter, ArmSettings, Clock, Secrets
 from evalfleet.sandbox_ports import Gateway, SandboxLedger, SandboxProvider
@@ -32,7 +33,8 @@ class AttemptJob:
 
     `seed` is stable per case and repetition. With `recorded` nothing is sent: its turns are the answers. `judge` is
     None when the eval declares that it asks none; else `grading_timeout` bounds the evaluation of its assertions.
-    `keep_sandbox` says after which ends its sandbox stays.
+    `keep_sandbox` says after which ends its sandbox stays. `begun` are the turns of an earlier attempt that this one
+    continues.
     """
 
     run: str
@@ -50,6 +52,7 @@ class AttemptJob:
     judge: JudgeConfig | None = None
     grading_timeout: float = 600.0
     keep_sandbox: KeepSandbox = KeepSandbox.NONE
+    begun: tuple[TurnRecord, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -106,13 +109,17 @@ class Stage(StrEnum):
 #: Makes what an attempt gathered durable; told which questions are open.
 Record = Callable[[AttemptEvidence, Mapping[int, Question]], Awaitable[None]]
 
+#: Makes the beginning of a conversation durable, from which another attempt can go on.
+RecordBeginning = Callable[[AttemptEvidence], Awaitable[None]]
+
 
 class AttemptControl:
     """A worker's hold on one running attempt: to watch its stage, and to cancel it.
 
     `started_at` is in seconds since the epoch, None before the attempt began. While `held` is an event, no new send
     begins until it is set. `record` makes the evidence durable before the judge is asked what is still open, by the
-    index of the assertion; without it nothing is recorded before the end. `sandbox_made` is told the seconds that its
+    index of the assertion; without it nothing is recorded before the end. `record_beginning` does so after a turn that
+    can be continued. `sandbox_made` is told the seconds that its
     sandbox took to be made. For the attempt's loop only.
     """
 
@@ -122,6 +129,7 @@ class AttemptControl:
         self.reason: str | None = None
         self.held: asyncio.Event | None = None
         self.record: Record | None = None
+        self.record_beginning: RecordBeginning | None = None
         self.sandbox_made: Callable[[float], None] | None = None
         self._listener: Callable[[], None] | None = None
 

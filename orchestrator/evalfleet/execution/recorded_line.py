@@ -1,7 +1,8 @@
-"""A conversation with the record of an attempt instead of its agent."""
+"""A conversation with the record of an attempt instead of its agent, or before its agent goes on."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from evalfleet.errors import AttemptFailure, FailureKind
@@ -10,8 +11,11 @@ from evalfleet.execution.sessions import SessionLine
 from evalfleet.execution.state import AttemptState
 from evalfleet.model.canonical import digest
 from evalfleet.model.turn import Turn, TurnInput, TurnRecord
+from evalfleet.ports import Adapter, Resumes, Session
 
 REPLAY_DIVERGED = "REPLAY_DIVERGED"
+RESUME_UNSAFE = "TURN_RESUME_UNSAFE"
+RESUME_UNSUPPORTED = "TURN_RESUME_NOT_SUPPORTED"
 
 #: Characters of each text that a divergence quotes, and how many of them stand before the place.
 _QUOTED, _BEFORE = 200, 40
@@ -57,6 +61,42 @@ class RecordedLine(SessionLine):
 
     def _diverged(self, message: str) -> AttemptFailure:
         return self._state.fail(AttemptFailure(FailureKind.AUTHORING, REPLAY_DIVERGED, message))
+
+
+class ContinuedLine(SessionLine):
+    """A conversation line that an earlier attempt began: what was answered then is not sent again.
+
+    Any other input is the attempt's failure `REPLAY_DIVERGED`. The agent goes on in the session that the last recorded
+    turn left.
+    """
+
+    def __init__(self, state: AttemptState, number: int, begun: Sequence[TurnRecord]) -> None:
+        super().__init__(state, number)
+        self._begun = begun
+
+    async def send(self, given: TurnInput) -> TurnRecord:
+        if len(self.turns) >= len(self._begun):
+            return await super().send(given)
+        self._state.check_open("a send")
+        turn = self._begun[len(self.turns)]
+        difference = _difference(turn.input, given)
+        if difference is not None:
+            message = f"turn {turn.index + 1} was sent by an earlier attempt: {difference}"
+            raise self._state.fail(AttemptFailure(FailureKind.AUTHORING, REPLAY_DIVERGED, message))
+        self._state.next_sequence()
+        self.turns.append(turn)
+        self._state.turns.append(turn)
+        return turn
+
+    async def _open(self, adapter: Adapter) -> Session:
+        left = self._begun[-1].session_state
+        if left is None:
+            message = "the last turn of the earlier attempt left no state to go on from"
+            raise AttemptFailure(FailureKind.ADAPTER, RESUME_UNSAFE, message)
+        if not isinstance(adapter, Resumes):
+            message = "the conversation was begun by an earlier attempt, and the adapter can't open its session again"
+            raise AttemptFailure(FailureKind.ADAPTER, RESUME_UNSUPPORTED, message)
+        return await adapter.reopen(left, self._context)
 
 
 def _difference(recorded: TurnInput, given: TurnInput) -> str | None:

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard
 
-from evalfleet.errors import AttemptFailure, FailureKind
+from evalfleet.errors import AttemptFailure, FailureKind, boundary
 from evalfleet.execution.context import open_line
 from evalfleet.execution.judging import Judged
 from evalfleet.execution.ledger import Entry, Ledger, Snapshot
+from evalfleet.execution.seal import recording
 from evalfleet.execution.tracebacks import Place
 from evalfleet.grading.judge_prompts import Question
 from evalfleet.model.assertion import AssertionResult, Result, ScopeKind
@@ -18,6 +19,7 @@ from evalfleet.model.canonical import canonical_bytes
 from evalfleet.model.events import MISSING
 from evalfleet.model.suite import DeclaredScenario, JudgedAssertion, Severity, Step, SuiteAssertion, SuiteOutcome
 from evalfleet.model.turn import StopKind, TurnInput, TurnRecord
+from evalfleet.ports import Resumes
 from evalfleet.suites.context import EvaluationContext, Evaluators, Judgement
 from evalfleet.suites.evaluate import NOT_COVERED, evaluate, unevaluated
 from evalfleet.suites.matrix import case_id
@@ -67,11 +69,23 @@ class _Playing:
             self._history.append(_remembered(step, value, observation, outcomes))
             if any(each.error_code is not None and each.severity is Severity.REQUIRED for each in outcomes):
                 return
-            if self._stopped(record, last=step is scenario.steps[-1]):
+            last = step is scenario.steps[-1]
+            if self._stopped(record, last=last):
                 return
+            if not last:
+                await self._record_beginning(record)
         if observation is not None:
             seen = Snapshot(ScopeKind.ATTEMPT, "t", tuple(self._state.turns), False)
             await self._judge(scenario.assertions, self._context(observation), seen)
+
+    async def _record_beginning(self, record: TurnRecord) -> None:
+        """Have the conversation so far made durable, if another attempt could go on from here."""
+        job, control = self._state.job, self._state.control
+        if control is None or control.record_beginning is None or record.session_state is None or job.case.external:
+            return
+        if len(self._state.turns) > len(job.begun) and isinstance(job.adapter, Resumes):
+            with boundary(FailureKind.INFRASTRUCTURE, "RECORDING_FAILED"):
+                await control.record_beginning(recording(self._ledger, control))
 
     def _input(self, step: Step) -> dict[str, Any]:
         """The input of a step by the case's choice of variants."""

@@ -16,7 +16,7 @@ from evalfleet.model.changes import turn_label
 from evalfleet.model.coverage import Coverage, unavailable
 from evalfleet.model.events import InputRequested, Message, Role
 from evalfleet.model.turn import Turn, TurnInput, TurnRecord, TurnStatus
-from evalfleet.ports import Session
+from evalfleet.ports import Adapter, Session
 from evalfleet.redact import safe
 
 _NOTHING = unavailable("the adapter declared no coverage")
@@ -133,7 +133,7 @@ class SessionLine:
         if session is None:
             adapter = self._state.job.adapter
             self._declared = _declaration(adapter.coverage)
-            session = await adapter.open(self._context)
+            session = await self._open(adapter)
             if self._over:  # the adapter ignored its cancellation: nobody else would close this session
                 await session.close()
                 raise AttemptEnded
@@ -141,6 +141,9 @@ class SessionLine:
         if self._state.watch is not None:  # after `open`: what an adapter lays out for its agent is not the agent's
             await self._state.watch.opened(turn_label(self.number, len(self.turns)))
         return checked_turn(await session.send(given, self._context))
+
+    async def _open(self, adapter: Adapter) -> Session:
+        return await adapter.open(self._context)
 
     def _watch(self, flight: _Flight) -> _TurnWatch | None:
         seconds = self._state.job.turn_timeout

@@ -96,12 +96,14 @@ class LostAttempt:
 class Recording:
     """An attempt whose agent is done and that nothing has judged yet: its case needs no agent any more.
 
-    `body` is its evidence as the store keeps it.
+    `body` is its evidence as the store keeps it. With `turns` it is only the beginning of a conversation, of so many
+    turns, from which another attempt can go on.
     """
 
     attempt: int
     case: int
     body: bytes
+    turns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,7 @@ class PendingCase:
     `attempts` counts its errored attempts but the excused ones, `crashes` interrupted ones blamed on it and errored
     ones with code WORKER_CRASHED, `lost` the other interrupted ones; `last_attempt` is the latest of all of them.
     Attempts from before the case was last reopened do not count. `recorded` says that a recording of it waits to be
-    judged.
+    judged, `begun` that the beginning of a conversation waits to be continued.
     """
 
     case: Case
@@ -197,6 +199,7 @@ class PendingCase:
     lost: int = 0
     last_attempt: int | None = None
     recorded: bool = False
+    begun: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,12 @@ class Plan:
         return len(self.evals) * self.experiment.repetitions
 
     @property
+    def has_conversations(self) -> bool:
+        """Whether there are scenarios of more than one step."""
+        bodies = (definition.body for definition in self.definitions.values())
+        return any(isinstance(body, DeclaredScenario) and len(body.scenario.steps) > 1 for body in bodies)
+
+    @property
     def suites(self) -> tuple[Suite, ...]:
         """The suites that any of the Cases come from."""
         bodies = [each.body for each in self.definitions.values() if isinstance(each.body, DeclaredScenario)]

@@ -73,7 +73,7 @@ def _lease(state: RunState, case: OpenCase, worker: WorkerView, now: float) -> N
     arm = case.pending.case.arm
     state.leased_by_arm[arm] = state.leased_by_arm.get(arm, 0) + 1
     admission.granted(state, case, arm, case.lease)
-    if case.pending.case.external or case.attempts or case.crashes or case.lost or case.recorded:
+    if case.pending.case.external or case.attempts or case.crashes or case.lost or case.recorded or case.begun:
         # Announced before the act: the grant leaves only after the intent is durable.
         case.phase, case.lease.announced = Phase.ANNOUNCING, True
         writes = case.pending.case.external and not case.recorded
@@ -87,7 +87,13 @@ def hand_over(case: OpenCase, worker: WorkerView) -> None:
     """Put the grant of a leased case into its worker's next reply."""
     assert case.pending is not None and case.lease is not None
     case.phase, case.lease.isolated = Phase.LEASED, case.crashes > 0
-    grant = Grant(case.lease.attempt, case.pending.case, isolated=case.lease.isolated, recorded=case.recorded)
+    grant = Grant(
+        case.lease.attempt,
+        case.pending.case,
+        isolated=case.lease.isolated,
+        recorded=case.recorded,
+        begun=case.begun and not case.recorded,
+    )
     worker.grants.append(grant)
 
 

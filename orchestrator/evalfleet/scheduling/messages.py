@@ -50,13 +50,15 @@ class ExchangeRequest:
 @dataclass(frozen=True, slots=True)
 class Grant:
     """The right to run one case. `isolated` runs it alone in its own process, since its worker died before;
-    `recorded` judges the recording that the store has of it, without the agent.
+    `recorded` judges the recording that the store has of it, without the agent; `begun` goes on where the recorded
+    beginning of its conversation ended.
     """
 
     attempt: int
     case: Case
     isolated: bool = False
     recorded: bool = False
+    begun: bool = False
 
 
 class CommandKind(StrEnum):

@@ -1,4 +1,5 @@
-"""Attempts whose agent is done: durable before anything judges them, so that no loss runs the agent again. Pure."""
+"""Attempts whose agent is done: durable before anything judges them, so that no loss runs the agent again; and how
+conversations began that another attempt can continue. Pure."""
 
 from __future__ import annotations
 
@@ -20,12 +21,19 @@ def reported(state: RunState, worker: WorkerView, recording: Recording) -> None:
     lease = worker.leases.get(recording.attempt)
     if lease is None:
         return
-    if lease.recorded:
+    if lease.recorded or (recording.turns is not None and recording.turns <= lease.begun):
         worker.recorded.append(recording.attempt)
     elif recording.attempt not in state.buffer.recordings and not _in_flight(state, recording.attempt):
         state.buffer.recordings[recording.attempt] = recording
         state.buffer.size += len(recording.body)
-        state.cases[lease.ordinal].recorded = True
+        _mark(state.cases[lease.ordinal], recording)
+
+
+def _mark(case: OpenCase, recording: Recording) -> None:
+    if recording.turns is None:
+        case.recorded = True
+    else:
+        case.begun = True
 
 
 def _in_flight(state: RunState, attempt: int) -> bool:
@@ -42,13 +50,16 @@ def committed(state: RunState, batch: CommitBatch) -> None:
             continue
         lease = case.lease
         if lease is not None and lease.attempt == recording.attempt:
-            lease.recorded = True
+            lease.recorded = recording.turns is None
+            lease.begun = recording.turns or 0
             state.workers[lease.worker].recorded.append(lease.attempt)
 
 
 def read(state: RunState, case: OpenCase, pending: PendingCase) -> None:
     """A page says whether a recording waits; what is to be forgotten with the next commit does not."""
-    case.recorded = case.recorded or (pending.recorded and case.ordinal not in state.buffer.spent)
+    is_spent = case.ordinal in state.buffer.spent
+    case.recorded = case.recorded or (pending.recorded and not is_spent)
+    case.begun = case.begun or (pending.begun and not is_spent)
 
 
 def spend(state: RunState, case: OpenCase, seal: SealedAttempt) -> None:
@@ -57,6 +68,6 @@ def spend(state: RunState, case: OpenCase, seal: SealedAttempt) -> None:
     One that counts as lost already decides nothing any more: what it recorded is still to be judged.
     """
     judged = seal.outcome is Outcome.COMPLETED or (seal.outcome is Outcome.ERRORED and seal.kind not in _BESIDE)
-    if judged and case.recorded and case.last_attempt != seal.attempt:
-        case.recorded = False
+    if judged and (case.recorded or case.begun) and case.last_attempt != seal.attempt:
+        case.recorded = case.begun = False
         state.buffer.spent.append(case.ordinal)

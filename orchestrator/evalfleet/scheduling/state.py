@@ -109,7 +109,8 @@ class Lease:
     """One worker's right to one case. `seq` is the request it answered; no older list may free it.
 
     `granted_at` is on the coordinator's monotonic clock, `wall` in seconds since the epoch. An `isolated` attempt
-    runs in a process of its own, so it can't be what killed its worker. `recorded` says that its recording is durable.
+    runs in a process of its own, so it can't be what killed its worker. `recorded` says that its recording is durable,
+    `begun` how many turns of its conversation are.
     """
 
     attempt: int
@@ -121,6 +122,7 @@ class Lease:
     announced: bool = False
     isolated: bool = False
     recorded: bool = False
+    begun: int = 0
 
 
 @dataclass(slots=True)
@@ -129,7 +131,8 @@ class OpenCase:
 
     `decided` says that the case is settled while another attempt of it still runs. `external` says that it may
     write outside, so that it must never be repeated by expiry or by kind. `recorded` says that a durable recording
-    of it waits to be judged, `failed` that its last attempt did, so that others come first.
+    of it waits to be judged, `begun` that the durable beginning of its conversation waits to be continued, `failed`
+    that its last attempt did, so that others come first.
     The counts are those of `PendingCase`, plus what happened in this window.
     """
 
@@ -145,6 +148,7 @@ class OpenCase:
     external: bool = False
     decided: bool = False
     recorded: bool = False
+    begun: bool = False
     failed: bool = False
 
 

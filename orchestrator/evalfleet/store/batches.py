@@ -191,6 +191,7 @@ def _recordings(recordings: Iterable[Recording]) -> dict[str, Any]:
             "attempts": lambda one: one.attempt,
             "ordinals": lambda one: one.case,
             "bodies": lambda one: one.body,
+            "turns": lambda one: one.turns,
         },
         recordings,
     )

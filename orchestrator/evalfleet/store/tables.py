@@ -233,6 +233,7 @@ recordings = Table(
     of("run_key", Integer),
     of("ordinal", Integer),
     of("body", LargeBinary),
+    maybe("turns", Integer),  # of a conversation that is not over
     PrimaryKeyConstraint("run_key", "ordinal"),
 )
 

@@ -89,7 +89,7 @@ ORDER BY attempt DESC LIMIT 1000
 
 OPEN_INTENTS = _sql("""
 SELECT attempt, ordinal, worker, kind, extract(epoch FROM created_at)::float8,
-       (SELECT r.ordinal FROM recordings r WHERE r.run_key = i.run_key AND r.ordinal = i.ordinal) IS NOT NULL
+       (SELECT r.turns IS NULL FROM recordings r WHERE r.run_key = i.run_key AND r.ordinal = i.ordinal) IS TRUE
 FROM intents i WHERE run_key = %s AND closed_at IS NULL AND epoch < %s ORDER BY attempt
 """)
 
@@ -242,12 +242,14 @@ UPDATE intents SET closed_at = clock_timestamp()
 WHERE run_key = %s AND attempt = ANY(%s::bigint[]) AND closed_at IS NULL
 """)
 
-#: The first recording of a case stays: it is what the next attempt judges.
+#: The first whole recording of a case stays: it is what the next attempt judges. A beginning gives way to a longer one.
 RECORD = _sql("""
-INSERT INTO recordings (run_key, attempt, ordinal, body)
-SELECT %(run_key)s, attempt, ordinal, body
-FROM unnest(%(attempts)s::bigint[], %(ordinals)s::integer[], %(bodies)s::bytea[]) AS g (attempt, ordinal, body)
-ON CONFLICT (run_key, ordinal) DO NOTHING
+INSERT INTO recordings AS r (run_key, attempt, ordinal, body, turns)
+SELECT %(run_key)s, attempt, ordinal, body, turns
+FROM unnest(%(attempts)s::bigint[], %(ordinals)s::integer[], %(bodies)s::bytea[], %(turns)s::integer[])
+     AS g (attempt, ordinal, body, turns)
+ON CONFLICT (run_key, ordinal) DO UPDATE SET attempt = excluded.attempt, body = excluded.body, turns = excluded.turns
+WHERE r.turns IS NOT NULL AND (excluded.turns IS NULL OR excluded.turns > r.turns)
 """)
 
 FORGET_RECORDINGS = _sql("DELETE FROM recordings WHERE run_key = %s AND ordinal = ANY(%s::integer[])")
@@ -279,7 +281,7 @@ WITH blocks AS (
 )
 SELECT c.ordinal, c.arm, c.eval_id, c.definition, c.style::text, c.repetition, c.content, c.fingerprint, c.row,
        c.variants, c.tags, c.external, n.attempts, n.crashes, n.lost, n.last_attempt,
-       (SELECT r.ordinal FROM recordings r WHERE r.run_key = %(run_key)s AND r.ordinal = c.ordinal) IS NOT NULL
+       (SELECT r.turns IS NULL FROM recordings r WHERE r.run_key = %(run_key)s AND r.ordinal = c.ordinal)
 FROM (
     SELECT c.*
     FROM blocks b

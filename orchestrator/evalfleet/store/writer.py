@@ -265,4 +265,13 @@ async def _refusal(connection: Connection, run_id: str) -> Exception:
 
 
 def _pending(row: Sequence[Any], arms: Mapping[int, str]) -> PendingCase:
-    return PendingCase(read_case(row, arms[row[1]]), *row[WIDTH:])
+    attempts, crashes, lost, last_attempt, whole = row[WIDTH:]
+    return PendingCase(
+        read_case(row, arms[row[1]]),
+        attempts,
+        crashes,
+        lost,
+        last_attempt,
+        recorded=whole is True,
+        begun=whole is False,
+    )

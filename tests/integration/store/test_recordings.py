@@ -15,6 +15,7 @@ from evalfleet.model.record import CommitBatch, Intent, IntentKind, Recording
 from evalfleet.model.sandbox import SandboxUse
 from evalfleet.store.artifacts import FileArtifacts
 from evalfleet.store.recordings import Recordings
+from evalfleet.store.writer import PostgresRecorder
 from tests.integration.store.samples import OTHER, a_case, batch, evidence, resumed, started
 from tests.integration.store.sql import execute, one
 from tests.unit.store.test_rows import CHANGES
@@ -71,6 +72,33 @@ async def test_the_first_recording_stays_and_a_claim_and_a_page_know_it(database
     later = await resumed(database)
     claim = await later.claim(OTHER, takeover=True)
     assert [(one.case, one.recorded) for one in claim.open_intents] == [(1, True)]
+    for each in (kept, later, recorder):
+        await each.close()
+
+
+async def test_a_beginning_gives_way_to_a_longer_one_and_to_a_whole_recording(database: str, tmp_path: Path) -> None:
+    run, recorder = await started(database)
+    kept = recordings(database, run.run_key, tmp_path)
+
+    async def commit(
+        attempt: int, duration: float, turns: int | None, by: PostgresRecorder = recorder
+    ) -> tuple[float, bool, bool]:
+        body = await kept.encode(evidence(attempt, 1, duration=duration), {})
+        await by.commit(CommitBatch(recordings=(Recording(attempt, 1, body, turns),)))
+        pending = (await by.page(-1, 10))[1]
+        return (await kept.read(1)).duration, pending.recorded, pending.begun
+
+    assert await commit(101, 1.0, 1) == (1.0, False, True)
+    assert await commit(101, 2.0, 2) == (2.0, False, True)
+    assert await commit(102, 9.0, 1) == (2.0, False, True), "an older one arrived late"
+    intent = Intent(103, 1, "w1", IntentKind.LEASE)
+    await recorder.commit(CommitBatch(intents=(intent,)))
+    await execute(database, "UPDATE runs SET beat = clock_timestamp() - interval '20 s'")
+    later = await resumed(database)
+    claim = await later.claim(OTHER, takeover=True)
+    assert [(one.case, one.recorded) for one in claim.open_intents] == [(1, False)]
+    assert await commit(103, 3.0, None, later) == (3.0, True, False)
+    assert await commit(103, 9.0, 5, later) == (3.0, True, False)
     for each in (kept, later, recorder):
         await each.close()
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from evalfleet.errors import FailureKind, SendFailure
+from evalfleet.execution.job import AttemptControl
 from evalfleet.model.assertion import Result
 from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, partial
 from evalfleet.model.record import AttemptEvidence
@@ -225,6 +227,82 @@ async def test_a_send_that_fails_keeps_what_was_judged_before(play: RunAttempt) 
     evidence = await play(declared, seeing({"n": 1}, failure))
     assert results(evidence) == [("n", Result.MATCHED)]
     assert (evidence.summary.outcome, evidence.summary.code) == (Outcome.ERRORED, "LINE_DOWN")
+
+
+class Counting(FakeAdapter):
+    """An agent that counts its turns, and can go on from a count in another process."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        super().__init__(self._next)
+
+    def _next(self, turn: TurnInput, _: Any) -> Turn:
+        self.count += 1
+        return Turn(observation={"n": self.count}, session_state={"count": self.count})
+
+    async def reopen(self, state: Mapping[str, Any], ctx: Any) -> Any:
+        self.count = state["count"]
+        return await self.open(ctx)
+
+
+THREE = [{"assertions": [check("n", ["n"], "equals", n)]} for n in (1, 2, 3)]
+
+
+async def begun(play: RunAttempt, adapter: FakeAdapter, **options: Any) -> list[AttemptEvidence]:
+    """What was recorded of a conversation of three steps before its end."""
+    recorded: list[AttemptEvidence] = []
+    control = AttemptControl()
+
+    async def record(evidence: AttemptEvidence) -> None:
+        recorded.append(evidence)
+
+    control.record_beginning = record
+    evidence = await play(scenario(*THREE), adapter, control=control, **options)
+    assert evidence.summary.verdict is Verdict.PASSED
+    return recorded
+
+
+async def test_16_a_lost_conversation_goes_on_with_the_next_step_in_the_same_session(play: RunAttempt) -> None:
+    recorded = await begun(play, Counting())
+    assert [len(each.turns) for each in recorded] == [1, 2], "after each step but the last"
+    adapter = Counting()
+    evidence = await play(scenario(*THREE), adapter, begun=recorded[0].turns)
+    assert [given.text for session in adapter.sessions for given in session.sent] == ["b", "c"]
+    assert results(evidence) == [("n", Result.MATCHED)] * 3
+    assert evidence.turns[0] == recorded[0].turns[0]
+    assert [(turn.index, turn.sequence) for turn in evidence.turns] == [(0, 0), (1, 1), (2, 2)]
+    assert evidence.summary.code is None
+
+
+async def test_a_continued_conversation_can_be_continued_again(play: RunAttempt) -> None:
+    first = await begun(play, Counting())
+    second = await begun(play, Counting(), begun=first[0].turns)
+    assert [len(each.turns) for each in second] == [2]
+    evidence = await play(scenario(*THREE), Counting(), begun=second[0].turns)
+    assert results(evidence) == [("n", Result.MATCHED)] * 3
+
+
+async def test_what_can_not_be_continued_is_not_recorded_half_way(play: RunAttempt) -> None:
+    stateless = FakeAdapter(seeing({"n": 1}, {"n": 2}, {"n": 3}))
+    assert await begun(play, stateless) == []
+    assert await begun(play, Counting(), external=True) == []
+
+
+async def test_an_adapter_that_can_not_go_on_is_told_so_before_anything_is_sent(play: RunAttempt) -> None:
+    (first, _) = await begun(play, Counting())
+    adapter = FakeAdapter(seeing({"n": 2}))
+    evidence = await play(scenario(*THREE), adapter, begun=first.turns)
+    assert (evidence.summary.code, adapter.sessions) == ("TURN_RESUME_NOT_SUPPORTED", [])
+    unsafe = replace(first.turns[0], session_state=None)
+    evidence = await play(scenario(*THREE), Counting(), begun=(unsafe,))
+    assert evidence.summary.code == "TURN_RESUME_UNSAFE"
+
+
+async def test_another_input_than_the_recorded_one_is_not_taken_for_it(play: RunAttempt) -> None:
+    (first, _) = await begun(play, Counting())
+    changed = [{**THREE[0], "input": {"text": "A"}}, *THREE[1:]]
+    evidence = await play(scenario(*changed), Counting(), begun=first.turns)
+    assert evidence.summary.code == "REPLAY_DIVERGED"
 
 
 async def test_28_a_session_that_can_not_be_closed_is_an_error_after_all_passed(play: RunAttempt) -> None:

@@ -7,15 +7,17 @@ from evalfleet.model.ids import attempt_id
 from evalfleet.model.record import CommitBatch, IntentKind, OpenIntent, PendingCase, Recording
 from evalfleet.model.verdict import Outcome, Settlement
 from evalfleet.scheduling.events import Departure, Exchanged, PageRead, Tick, WorkerGone
-from evalfleet.scheduling.messages import ExchangeReply, ExchangeRequest, LiveAttempt
+from evalfleet.scheduling.messages import ExchangeReply, ExchangeRequest, Grant, LiveAttempt
 from evalfleet.scheduling.state import RunPolicy
 from tests.unit.scheduling.test_decide import Story, case, granted, seal
 
 
-def record(story: Story, attempt: int, ordinal: int = 0, worker: str = "w") -> ExchangeReply | None:
-    """The worker's next call, in which the attempt is live and recorded."""
+def record(
+    story: Story, attempt: int, ordinal: int = 0, worker: str = "w", turns: int | None = None
+) -> ExchangeReply | None:
+    """The worker's next call, in which the attempt is live and recorded, whole or in its first `turns`."""
     story.seq[worker] = story.seq.get(worker, 0) + 1
-    recorded = (Recording(attempt, ordinal, b"evidence"),)
+    recorded = (Recording(attempt, ordinal, b"evidence", turns),)
     live = (LiveAttempt(attempt, ordinal),)
     request = ExchangeRequest(worker, story.seq[worker], story.state.epoch, (), live, 0, lanes=4, recorded=recorded)
     return story.reply(story.tell(Exchanged(request)), worker)
@@ -27,12 +29,17 @@ def written(story: Story) -> CommitBatch:
 
 def regranted(story: Story, worker: str = "v") -> bool:
     """Whether the case's next grant, once its intent is durable, judges a recording."""
+    return next_grant(story, worker).recorded
+
+
+def next_grant(story: Story, worker: str = "v") -> Grant:
+    """The case's next grant, once its intent is durable."""
     story.call(worker)
     while story.state.inflight is not None:
         reply = story.reply(story.commit(), worker)
         if reply is not None and reply.grants:
             (grant,) = reply.grants
-            return grant.recorded
+            return grant
     raise AssertionError("nothing was granted")
 
 
@@ -140,3 +147,66 @@ def test_a_claim_learns_of_recordings_from_the_page_and_from_the_intents() -> No
     intent = OpenIntent(attempt_id(1, 0), 0, "w", IntentKind.EXTERNAL, 50.0, recorded=True)
     resumed = Story([case(0, external=True)], epoch=2, intents=(intent,))
     assert not any(batch.settled for batch in resumed.batches())
+
+
+def test_a_beginning_is_confirmed_turn_by_turn_and_written_once_each() -> None:
+    story = Story([case(0)])
+    (attempt,) = granted(story.call())
+    for turns in (1, 2):
+        assert record(story, attempt, turns=turns) is None
+        assert [each.turns for each in written(story).recordings] == [turns]
+        reply = story.reply(story.commit())
+        assert reply is not None and reply.recorded == (attempt,)
+        again = record(story, attempt, turns=turns)
+        assert again is not None and again.recorded == (attempt,) and len(story.batches()) == turns
+
+
+def test_after_a_loss_the_conversation_is_continued_and_nothing_judged() -> None:
+    story = Story([case(0)])
+    (attempt,) = granted(story.call())
+    record(story, attempt, turns=1)
+    story.commit()
+    story.tell(WorkerGone("w", Departure.CRASHED))
+    grant = next_grant(story)
+    assert grant.begun and not grant.recorded
+
+
+def test_a_whole_recording_after_a_beginning_is_what_counts() -> None:
+    story = Story([case(0)])
+    (attempt,) = granted(story.call())
+    record(story, attempt, turns=1)
+    story.commit()
+    record(story, attempt)
+    story.commit()
+    story.tell(WorkerGone("w", Departure.CRASHED))
+    grant = next_grant(story)
+    assert grant.recorded and not grant.begun
+
+
+def test_a_verdict_spends_a_beginning_and_so_does_a_failure_of_its_agent() -> None:
+    for sealed in (seal, lambda *of: seal(*of, Outcome.ERRORED, kind=FailureKind.PROVIDER, code="X")):
+        story = Story([case(0)])
+        (attempt,) = granted(story.call())
+        record(story, attempt, turns=1)
+        story.commit()
+        story.call(sealed=(sealed(attempt, 0),), want=0)
+        assert written(story).spent_recordings == (0,)
+
+
+def test_a_beginning_never_lets_an_external_case_run_again() -> None:
+    story = Story([case(0, external=True)])
+    story.call()
+    (attempt,) = granted(story.reply(story.commit()))
+    record(story, attempt, turns=1)
+    story.commit()
+    story.tell(WorkerGone("w", Departure.CRASHED))
+    assert [each.how for each in written(story).settled] == [Settlement.BLOCKED]
+
+
+def test_a_claim_learns_of_beginnings_from_the_page() -> None:
+    told = Story([case(0)])
+    told.state.cases.clear()
+    told.state.ready.clear()
+    told.tell(PageRead((PendingCase(case(0), begun=True),), last=True))
+    grant = next_grant(told)
+    assert grant.begun and not grant.recorded
