@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evalfleet.api.comparing import compare
     from evalfleet.api.handle import RunHandle
+    from evalfleet.api.imported import read_report
     from evalfleet.api.planned import plan
     from evalfleet.api.reaping import reap_sandboxes, sandbox_shell, sandboxes, stop_sandbox
     from evalfleet.api.records import cancel, collect_garbage, delete, export, import_, open_run, runs, watch
@@ -27,6 +28,7 @@ _HOMES = {
     "import_": "evalfleet.api.records",
     "open_run": "evalfleet.api.records",
     "plan": "evalfleet.api.planned",
+    "read_report": "evalfleet.api.imported",
     "reap_sandboxes": "evalfleet.api.reaping",
     "rescore": "evalfleet.api.rescoring",
     "resume": "evalfleet.api.starting",
@@ -49,6 +51,7 @@ __all__ = [
     "import_",
     "open_run",
     "plan",
+    "read_report",
     "reap_sandboxes",
     "rescore",
     "resume",

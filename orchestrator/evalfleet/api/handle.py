@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from evalfleet.api.documents import documents
 from evalfleet.api.holders import seen_from_here
 from evalfleet.api.options import CaseFilter
 from evalfleet.api.session import Session
@@ -70,6 +71,15 @@ class RunHandle:
     async def report(self, *, notable: int = 30) -> ReportModel:
         """The run's report with up to `notable` of its cases that did not pass."""
         return build_report(await self.aggregate(), tuple([case async for case in self.cases(_notable(notable))]))
+
+    async def document(self, arm: str | None = None) -> AsyncIterator[str]:
+        """The report document of an arm in pieces of JSON; without one of all arms, by name when there are several."""
+
+        def records(name: str) -> AsyncIterator[tuple[CaseView, AttemptDetail | None]]:
+            return self.records(CaseFilter(arm=name))
+
+        async for piece in documents(self._session, await self.info(), records, arm):
+            yield piece
 
     async def cases(self, which: CaseFilter | None = None) -> AsyncIterator[CaseView]:
         """Cases in planned order, read page by page."""

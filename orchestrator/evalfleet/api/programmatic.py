@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -113,15 +114,23 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The run's report as JSON: counts, headline figures and their bounds by arm."""
-        return report_value(self.report())
+        """The run's figures as JSON: counts, headlines and their bounds by arm."""
+        return report_value(self._figures())
 
-    def report(self) -> ReportModel:
+    def report(self, arm: str | None = None) -> dict[str, Any]:
+        """The report document of an arm as JSON; without one of all arms, `{run, arms: {name: …}}` if several.
+
+        Raises ConfigurationError when there is no such arm.
+        """
+        return self._portal.call(_whole(self._handle.document(arm)))
+
+    def is_accepted(self, predicate: Callable[[dict[str, Any]], bool]) -> bool:
+        """Your own acceptance rule, which every arm's report document has to meet."""
+        report = self.report()
+        return all(predicate(each) for each in (report["arms"].values() if "arms" in report else (report,)))
+
+    def _figures(self) -> ReportModel:
         return self._portal.call(self._handle.report())
-
-    def is_accepted(self, predicate: Callable[[ReportModel], bool]) -> bool:
-        """Your own acceptance rule over the report."""
-        return predicate(self.report())
 
     def cases(
         self,
@@ -161,10 +170,10 @@ class Run:
         return f"<run {self.id}: {self.status.value}>"
 
     def __str__(self) -> str:
-        return "\n".join(render_text(self.report()))
+        return "\n".join(render_text(self._figures()))
 
     def _repr_markdown_(self) -> str:
-        return render_markdown(self.report())
+        return render_markdown(self._figures())
 
     async def _listed(self, which: CaseFilter) -> list[CaseView]:
         return [view async for view in self._handle.cases(which)]
@@ -172,6 +181,11 @@ class Run:
     def _with_evidence(self, records: AsyncIterator[tuple[CaseView, AttemptDetail | None]]) -> Iterator[CaseResult]:
         while found := self._portal.call(_next(records, _TOGETHER)):
             yield from (CaseResult(self, view, detail) for view, detail in found)
+
+
+async def _whole(pieces: AsyncIterator[str]) -> dict[str, Any]:
+    """A document from its pieces."""
+    return json.loads("".join([piece async for piece in pieces]))
 
 
 async def _next(items: AsyncIterator[T], count: int) -> list[T]:

@@ -7,9 +7,9 @@ import os
 from collections.abc import AsyncIterator
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
 from evalfleet.api.options import CaseFilter
-from evalfleet.cli.surface import RunHandle
 from evalfleet.model.report import CaseView
 from evalfleet.reports.json_report import report_value
 from evalfleet.reports.json_text import to_json
@@ -20,26 +20,40 @@ from evalfleet.reports.text import render_text
 
 
 class Format(StrEnum):
-    """A format of `orchestrate report`."""
+    """A format of `orchestrate report`; `json` is the whole report, `summary` the figures alone."""
 
     TEXT = "text"
     JSON = "json"
     MARKDOWN = "md"
     JUNIT = "junit"
+    SUMMARY = "summary"
 
     @property
     def file_name(self) -> str:
         """How the report is called in a directory of reports."""
-        return {Format.TEXT: "report.txt", Format.JUNIT: "junit.xml"}.get(self, f"report.{self.value}")
+        named = {Format.TEXT: "report.txt", Format.JUNIT: "junit.xml", Format.SUMMARY: "summary.json"}
+        return named.get(self, f"report.{self.value}")
 
 
-async def render(form: Format, report: ReportModel, run: RunHandle) -> AsyncIterator[str]:
-    """The report in one format, in pieces."""
+class Reported(Protocol):
+    """What is reported: a run of the record store, or one that was read from a report."""
+
+    def cases(self, which: CaseFilter) -> AsyncIterator[CaseView]: ...
+
+    def document(self, arm: str | None = None) -> AsyncIterator[str]: ...
+
+
+async def render(form: Format, report: ReportModel, run: Reported, arm: str | None = None) -> AsyncIterator[str]:
+    """The report in one format, in pieces; `arm` is the one whose document is meant, where there are several."""
     match form:
         case Format.TEXT:
             yield "".join(f"{line}\n" for line in render_text(report))
-        case Format.JSON:
+        case Format.SUMMARY:
             yield to_json(report_value(report)) + "\n"
+        case Format.JSON:
+            async for piece in run.document(arm):
+                yield piece
+            yield "\n"
         case Format.MARKDOWN:
             yield render_markdown(report)
         case Format.JUNIT:

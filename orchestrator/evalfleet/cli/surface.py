@@ -26,6 +26,7 @@ from evalfleet.reports.model import ReportModel
 from evalfleet.store.planned import UnfinishedRun
 
 if TYPE_CHECKING:  # what sweeps or reaps needs the database's driver, which no command should wait for
+    from evalfleet.api.imported import ImportedRun
     from evalfleet.api.reaping import SandboxListing
     from evalfleet.store.sweep import Swept
 
@@ -48,6 +49,10 @@ class RunHandle(Protocol):
 
     async def report(self) -> ReportModel:
         """The run's report with its first cases that did not pass."""
+        ...
+
+    def document(self, arm: str | None = None) -> AsyncIterator[str]:
+        """The report document of an arm in pieces of JSON; without one of all arms, by name when there are several."""
         ...
 
     async def progress(self) -> RunProgress | None:
@@ -139,6 +144,10 @@ class Api(Protocol):
 
     async def compare(self, first: SideChoice, second: SideChoice | None = None) -> Sequence[Comparison]:
         """Hold the second side against the first, or all arms of one run against each other."""
+        ...
+
+    async def read_report(self, file: Path) -> ImportedRun:
+        """The run in a report document."""
         ...
 
     async def runs(self, *, every_kind: bool = False, limit: int | None = None) -> Sequence[RunInfo]:

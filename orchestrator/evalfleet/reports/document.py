@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -14,6 +13,7 @@ from evalfleet.model.verdict import RunStatus
 from evalfleet.reports.document_case import Planned, case_entry, instant_utc
 from evalfleet.reports.document_criteria import criterion_id, criterion_label
 from evalfleet.reports.document_models import CASE_STATES
+from evalfleet.reports.json_report import run_value
 from evalfleet.reports.json_text import to_json
 
 SCHEMA_VERSION = 1
@@ -46,6 +46,20 @@ async def render_document(
         yield f"{separator}{to_json(writer.case(view, detail))}"
         separator = ", "
     yield f"], {to_json(writer.tail())[1:]}"
+
+
+async def render_documents(
+    run: RunInfo, arms: Iterable[str], document: Callable[[str], AsyncIterator[str]]
+) -> AsyncIterator[str]:
+    """The documents of several arms in pieces, by name, beside the run as listed."""
+    yield f'{{"run": {to_json(run_value(run))}, "arms": {{'
+    separator = ""
+    for arm in arms:
+        yield f"{separator}{to_json(arm)}: "
+        async for piece in document(arm):
+            yield piece
+        separator = ", "
+    yield "}}"
 
 
 def document_fingerprint(suite: Mapping[str, Any], case_ids: Iterable[str], target: Mapping[str, Any]) -> str:
@@ -176,8 +190,3 @@ class _Writer:
             for identity, kind, label in registered
         ]
         return scenario
-
-
-async def document_value(pieces: AsyncIterator[str]) -> dict[str, Any]:
-    """A document from its pieces, whole in memory."""
-    return json.loads("".join([piece async for piece in pieces]))

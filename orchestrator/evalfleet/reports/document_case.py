@@ -13,6 +13,7 @@ from evalfleet.model.verdict import CaseStatus
 from evalfleet.reports import report_codes
 from evalfleet.reports.document_criteria import OF_CASE, Evaluated, criteria_by_step, first_error, list_status
 from evalfleet.reports.evidence_value import plain
+from evalfleet.reports.visible import visible
 from evalfleet.suites.matrix import case_id, turn_id
 from evalfleet.suites.observation import observe
 
@@ -157,7 +158,7 @@ def _skip_reason(view: CaseView, planned: Planned) -> str | None:
     if view.status is CaseStatus.NOT_NEEDED:
         return f"not-needed:{view.code}" if view.code else "not-needed"
     declared: str | None = None if planned.scenario is None else planned.scenario.get("skipReason")
-    return view.message or declared
+    return declared if view.message is None else visible(view.message)
 
 
 def _facts(view: CaseView, detail: AttemptDetail) -> dict[str, Any]:

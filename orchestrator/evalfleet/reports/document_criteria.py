@@ -14,6 +14,7 @@ from evalfleet.model.verdict import Style
 from evalfleet.reports.assertion_tree import is_value
 from evalfleet.reports.evidence_value import plain
 from evalfleet.reports.report_codes import assertion_code
+from evalfleet.reports.visible import visible
 
 _FORMED = frozenset({Result.MATCHED, Result.MISMATCHED})
 
@@ -80,12 +81,12 @@ def _result(row: AssertionRow, evaluated: Evaluated) -> dict[str, Any]:
     if not _decides(row, evaluated.style):
         result["severity"] = "advisory"
     result["passed"] = code is None and row.holds is not False
-    result |= _seen(row.outcome, row.criterion)
+    result |= _seen(row.outcome, _wanted(row))
     if code is not None:
         result["errorCode"] = code
         reason = row.outcome.reason or ""
         if evaluated.complete and reason.startswith("coverage:"):
-            result["reason"] = reason
+            result["reason"] = visible(reason)
     if evidence := _evidence(row, evaluated.calls):
         result["evidence"] = evidence
     if children := [_child(number, child) for number, child in enumerate(_parts(row.outcome))]:
@@ -101,7 +102,7 @@ def criterion_id(row: AssertionRow) -> str:
 def criterion_label(row: AssertionRow, *, declared: bool) -> str | None:
     """The label after the titles of the groups around it; a scenario's groups are steps and no titles."""
     titles = () if declared else row.group
-    return " › ".join((*titles, row.label)) if row.label else " › ".join(titles) or None
+    return visible(" › ".join((*titles, row.label) if row.label else titles)) or None
 
 
 def _decides(row: AssertionRow, style: Style) -> bool:
@@ -111,19 +112,29 @@ def _decides(row: AssertionRow, style: Style) -> bool:
     return not row.policy.optional and (style is Style.PASS or row.policy.gate is True or row.policy.points is not None)
 
 
-def _seen(outcome: AssertionResult, expected: Any) -> dict[str, Any]:
+def _wanted(row: AssertionRow) -> Any:
+    """The whole criterion, where it says more than its name; else what it expected."""
+    criterion: Any = row.criterion
+    said = cast("dict[str, Any]", criterion) if isinstance(criterion, dict) else {}
+    return said if len(said) > 1 else row.outcome.expected
+
+
+def _seen(outcome: AssertionResult, wanted: Any) -> dict[str, Any]:
     seen: dict[str, Any] = {}
     if outcome.actual is not MISSING:
         seen["actual"] = {"present": True, "value": plain(outcome.actual)}
-    wanted = expected if outcome.expected is MISSING else outcome.expected
-    if wanted is not None and wanted is not MISSING:
+    if wanted is not MISSING:
         seen["expected"] = plain(wanted)
     return seen
 
 
 def _child(number: int, outcome: AssertionResult) -> dict[str, Any]:
     """A part of a composite, named by its place."""
-    child: dict[str, Any] = {"id": str(number), "passed": outcome.result is Result.MATCHED, **_seen(outcome, None)}
+    child: dict[str, Any] = {
+        "id": str(number),
+        "passed": outcome.result is Result.MATCHED,
+        **_seen(outcome, outcome.expected),
+    }
     if outcome.result not in _FORMED:
         child["errorCode"] = "EVALUATOR_FAILED" if outcome.result is Result.ERRORED else "EVIDENCE_NOT_COVERED"
     if children := [_child(place, part) for place, part in enumerate(_parts(outcome))]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from datetime import datetime
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field
+from pydantic import AfterValidator, Discriminator, Field, Tag
 from pydantic.json_schema import SkipJsonSchema
 
 from evalfleet.suites.schema import JsonObject, Said, Strict, Suite1, Suite2, without_null_defaults
@@ -12,6 +13,18 @@ from evalfleet.suites.schema import JsonObject, Said, Strict, Suite1, Suite2, wi
 Text = Annotated[str | SkipJsonSchema[None], Said]
 Number = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=0)]
+
+
+def _instant(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+#: A moment as ISO 8601 with its offset from UTC.
+Instant = Annotated[
+    str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$"), AfterValidator(_instant)
+]
+MaybeInstant = Annotated[Instant | SkipJsonSchema[None], Said]
 
 CaseState = Literal["passed", "failed", "error", "pending", "running", "cancelled", "skipped", "blocked"]
 CASE_STATES: tuple[CaseState, ...] = (
@@ -85,8 +98,8 @@ class Case(Strict):
     error_pointer: Text = None
     skip_reason: Text = None
     attempt: Annotated[Annotated[int, Field(ge=1)] | SkipJsonSchema[None], Said] = None
-    started_at: Text = None
-    finished_at: Text = None
+    started_at: MaybeInstant = None
+    finished_at: MaybeInstant = None
     cleanup: Annotated[Cleanup | SkipJsonSchema[None], Said] = None
     outcome_before_cleanup: Annotated[CaseState | SkipJsonSchema[None], Said] = None
 
@@ -138,6 +151,23 @@ class GeneratedSuite(Strict):
     scenarios: list[GeneratedScenario]
 
 
+def _form(suite: Any) -> str:
+    if isinstance(suite, dict):
+        known = cast("dict[str, Any]", suite)
+        return "generated" if known.get("generated") is True else str(known.get("schemaVersion"))
+    return "generated" if isinstance(suite, GeneratedSuite) else str(getattr(suite, "schema_version", ""))
+
+
+AnySuite = Annotated[
+    Annotated[Suite1, Tag("1")] | Annotated[Suite2, Tag("2")] | Annotated[GeneratedSuite, Tag("generated")],
+    Discriminator(
+        _form,
+        custom_error_type="suite",
+        custom_error_message="must be a suite of version 1 or 2, or a generated one",
+    ),
+]
+
+
 class Report(Strict):
     """The report of one arm of a run."""
 
@@ -145,15 +175,15 @@ class Report(Strict):
     run_id: str
     resumed_from: Text = None
     target: Target
-    started_at: str
-    finished_at: Text = None
+    started_at: Instant
+    finished_at: MaybeInstant = None
     status: Literal["running", "completed", "cancelled", "limited"]
     stop_reason: Text = None
     grading: Annotated[Annotated[int, Field(ge=1)] | SkipJsonSchema[None], Said] = None
     cases: list[Case]
     summary: Summary
     assertions: list[Criterion] = Field(default_factory=list[Criterion])
-    suite: Suite1 | Suite2 | GeneratedSuite
+    suite: AnySuite
     fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 

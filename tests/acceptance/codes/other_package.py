@@ -44,6 +44,10 @@ class Session:
             raise ZeroDivisionError("broken on order")
         if self.does == "cancels itself":
             raise asyncio.CancelledError
+        if self.does == "hangs":
+            await asyncio.sleep(60)
+        if self.does == "returns a number":
+            return 5
         return Turn(reply="yes", usage=Usage(input_tokens=1, output_tokens=1))
 
     async def close(self):

@@ -6,6 +6,7 @@
 | an adapter, a provider | `test_codes_of_arms.py`: ARMS |
 | a sandbox | `test_codes_of_sandboxes.py`: BODIES, AROUND |
 | a judge | `test_codes_of_judges.py`: BODIES, WHY |
+| a report | `test_codes_of_reports.py`: ARMS |
 | a process of its own | `test_codes_of_the_machinery.py`: APART |
 | a definition | `test_codes_of_definitions.py`: EVAL_FILES, OF_ROWS, AT_ONCE, EXPERIMENTS |
 | what a test is about that shares no run with others | SINGLE |
@@ -24,6 +25,7 @@ from tests.acceptance.codes import (
     test_codes_of_arms,
     test_codes_of_definitions,
     test_codes_of_judges,
+    test_codes_of_reports,
     test_codes_of_sandboxes,
     test_codes_of_the_machinery,
 )
@@ -45,7 +47,13 @@ IN_DEFINITIONS = {
     *test_codes_of_definitions.AT_ONCE,
     *test_codes_of_definitions.EXPERIMENTS,
 }
-IN_TABLES = {*IN_RUNS, *IN_DEFINITIONS, *test_codes_of_arms.ARMS, *test_codes_of_sandboxes.AROUND}
+IN_TABLES = {
+    *IN_RUNS,
+    *IN_DEFINITIONS,
+    *test_codes_of_arms.ARMS,
+    *test_codes_of_reports.ARMS,
+    *test_codes_of_sandboxes.AROUND,
+}
 
 CODES = "acceptance/codes/test_codes.py"
 DEFINITIONS = "acceptance/codes/test_codes_of_definitions.py"
@@ -90,6 +98,9 @@ SINGLE = {
     "ROWS_NAMED_BY_POSITION": f"{LINT}::test_lint_warns_and_refuses_nothing",
     "REPEATED_ROW": f"{LINT}::test_lint_warns_and_refuses_nothing",
     "OVERLOOKED_FILE": f"{LINT}::test_lint_warns_and_refuses_nothing",
+    # of reports
+    "EVALUATION_RESUME_INVALID": "unit/reports/test_document_import.py::"
+    "test_a_document_that_contradicts_itself_is_refused_with_the_place",
     # of task folders
     "INVALID_TASK": f"{TASKS}::test_a_folder_that_can_t_be_run_is_refused_in_a_line",
     "TASK_NOT_SUPPORTED": f"{TASKS}::test_a_folder_that_can_t_be_run_is_refused_in_a_line",
@@ -132,7 +143,12 @@ GUARDS = {
 }
 
 #: Codes that no attempt ends with yet, and what brings them.
-COMES_WITH = {"SANDBOX_UNCLEAN": "sandboxes that serve one attempt after another"}
+COMES_WITH = {
+    "SANDBOX_UNCLEAN": "sandboxes that serve one attempt after another",
+    "TURN_RESUME_NOT_SUPPORTED": "conversations that go on where they broke off",
+    "TURN_RESUME_UNSAFE": "conversations that go on where they broke off",
+    "EXTERNAL_WRITE_RETRY_REQUIRES_RECONCILIATION": "retries of evals that write to the outside",
+}
 
 LISTED = IN_TABLES | set(SINGLE) | set(GUARDS) | set(COMES_WITH)
 

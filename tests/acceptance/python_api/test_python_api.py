@@ -89,8 +89,11 @@ def test_a_recorded_run_is_opened_by_the_beginning_of_its_id_and_read(python: Py
             assert [(case.view, case.detail) for case in whole] == [(case.view, case.detail) for case in run.cases()]
             assert len(whole) == 8 and len(list(run.cases("failed", evidence=True))) == 2
             assert [arm["classes"]["failed"] for arm in run.summary["arms"]] == [0, 2]
-            assert run.is_accepted(lambda report: report.not_passed <= 2)
-            assert not run.is_accepted(lambda report: report.not_passed <= 1)
+            assert run.is_accepted(lambda report: report["summary"]["failed"] <= 2)
+            assert not run.is_accepted(lambda report: report["summary"]["failed"] <= 1)
+            hasty = run.report(arm="hasty")
+            assert run.report()["arms"] == {{"careful": run.report("careful"), "hasty": hasty}}
+            assert [case["status"] for case in hasty["cases"]].count("failed") == 2
         run.close()
     """)
     assert printed == "admits it\n"

@@ -185,7 +185,7 @@ async def test_a_run_that_fails_too_often_is_limited(project: Project) -> None:
     limits = {"concurrency": 2, "max_failures": 3}
     with await project.run(cases, limits=limits) as run:
         assert run.status is RunStatus.LIMITED
-        assert run.report().run.stop_reason == "max_failures of 3 reached: 3 errored"
+        assert run.report()["stopReason"] == "max_failures of 3 reached: 3 errored"
         assert [len(list(run.cases(status))) > 0 for status in ("passed", "pending", "failed")] == [True, True, False]
         assert {case.eval_id for case in run.cases("errored")} == {"told/c00", "told/c01", "told/c02"}
     third = [mark.at for mark in project.marks() if mark.what == "-" and mark.name in ("c00", "c01", "c02")][2]

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from evalfleet.api.imported import ImportedRun, read_report
 from evalfleet.api.options import (
     CaseFilter,
     DeleteOptions,
@@ -48,6 +49,7 @@ from evalfleet.plugins import adapter_factories
 from evalfleet.processes import SystemSpawner
 from evalfleet.reports.classes import class_of
 from evalfleet.reports.comparison import Comparison
+from evalfleet.reports.document import Reported, render_document, render_documents
 from evalfleet.reports.model import ReportModel, build_report
 from evalfleet.store.past_costs import PastCost
 from evalfleet.store.planned import UnfinishedRun
@@ -109,6 +111,16 @@ class FakeRun:
     async def report(self) -> ReportModel:
         notable = CaseFilter(statuses=(CaseStatus.FAILED, CaseStatus.ERRORED, CaseStatus.BLOCKED))
         return build_report(await self.aggregate(), tuple([case async for case in self.cases(notable)]))
+
+    async def document(self, arm: str | None = None) -> AsyncIterator[str]:
+        def of(name: str) -> AsyncIterator[str]:
+            reported = Reported(run=self.run, arm=name, suites={}, results={})
+            return render_document(reported, self.records(CaseFilter(arm=name)))
+
+        arms = list(dict.fromkeys(case.arm for case in self.cases_))
+        chosen = arm if arm is not None or len(arms) != 1 else arms[0]
+        async for piece in render_documents(self.run, arms, of) if chosen is None else of(chosen):
+            yield piece
 
     async def progress(self) -> RunProgress | None:
         return self.live
@@ -253,6 +265,9 @@ class FakeApi:
     async def stop_sandbox(self, target: str) -> SandboxView:
         self.act("stop", target)
         return self.listing.views[0]
+
+    async def read_report(self, file: Path) -> ImportedRun:
+        return await read_report(file)
 
     async def rescore(self, run: str, options: RescoreOptions) -> tuple[RunHandle, Rescored]:
         self.act("rescore", run, options)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -274,6 +275,47 @@ def test_report_to_stdout(shell: Shell, mixed: FakeRun) -> None:
     assert shell.values[0]["planned"] == 3
     shell("report", "7f3", "--format", "junit")
     assert ElementTree.fromstring(shell.out.encode()).attrib["failures"] == "1"
+
+
+def test_the_whole_report_is_one_of_each_arm_or_that_of_one(shell: Shell, mixed: FakeRun) -> None:
+    mixed.cases_[1] = replace(mixed.cases_[1], arm="large")
+    assert shell("report", "7f3", "--format", "json") == 0
+    (whole,) = shell.values
+    assert whole["run"]["id"] == "7f3k2m0q1x"
+    arms = whole["arms"]
+    assert sum(report["summary"]["total"] for report in arms.values()) == 3
+    name, report = next(iter(arms.items()))
+    assert shell("report", "7f3", "--format", "json", "--arm", name) == 0
+    assert shell.values == [report]
+    assert shell("report", "7f3", "--arm", name) == 2
+    assert "--arm goes with --format json" in shell.err
+
+
+def test_a_report_file_is_checked_and_written_in_other_formats(shell: Shell, mixed: FakeRun, tmp_path: Path) -> None:
+    mixed.cases_[1] = replace(mixed.cases_[1], arm="large")
+    file = tmp_path / "report.json"
+    assert shell("report", "7f3", "--format", "json", "-o", str(file)) == 0
+    shell.api.known.clear()
+    assert shell("report", "--import", str(file), "--format", "junit") == 0
+    assert ElementTree.fromstring(shell.out.encode()).attrib["tests"] == "3"
+    assert shell("report", "--import", str(file)) == 0
+    assert shell.out.startswith("run 7f3k2m0q1x ")
+    shell("report", "--import", str(file), "--json")
+    assert shell.values[0]["planned"] == 3
+    assert shell("report", "--import", str(file), "--format", "json", "-o", str(tmp_path / "again.json")) == 0
+    assert json.loads((tmp_path / "again.json").read_text())["arms"] == json.loads(file.read_text())["arms"]
+    file.write_text(file.read_text().replace('"failed": 1', '"failed": 2'))
+    assert shell("report", "--import", str(file), "--json") == 2
+    assert shell.values[0]["error"]["code"] == "EVALUATION_RESUME_INVALID"
+    file.write_text("{")
+    assert shell("report", "--import", str(file)) == 2
+    assert shell.err == f"error: {file}: is no JSON (JSONDecodeError) [EVALUATION_RESUME_INVALID]\n"
+
+
+@pytest.mark.parametrize("arguments", [(), ("7f3", "--import", __file__)])
+def test_a_report_is_of_a_run_or_of_a_file(shell: Shell, arguments: tuple[str, ...]) -> None:
+    assert shell("report", *arguments) == 2
+    assert "name a RUN, or a file by --import" in shell.err
 
 
 def test_report_into_files(shell: Shell, mixed: FakeRun, tmp_path: Path) -> None:
