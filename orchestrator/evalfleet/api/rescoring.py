@@ -21,15 +21,16 @@ from evalfleet.execution.job import AttemptControl
 from evalfleet.execution.recorded_line import REPLAY_DIVERGED
 from evalfleet.execution.regrade import refused
 from evalfleet.model.definition import EvalDefinition
-from evalfleet.model.experiment import Experiment
 from evalfleet.model.grading import Basis, Regrading, Rescored
 from evalfleet.model.judge import JudgeConfig
 from evalfleet.model.report import RunInfo
 from evalfleet.model.verdict import Verdict
 from evalfleet.planning.discover import Catalog, discover, find_project
+from evalfleet.planning.experiment_file import restore_experiment
 from evalfleet.planning.fingerprint import EVALUATION_VERSION, eval_parts
 from evalfleet.planning.judge_plan import resolve_judge
 from evalfleet.planning.sources import Sources, source_roots
+from evalfleet.plugins import adapter_factories
 from evalfleet.store.gradings import EncodedRegrading, RecordedAttempt, Regrader
 from evalfleet.store.lifecycle import current_user
 
@@ -49,8 +50,9 @@ async def rescore(run: str, options: RescoreOptions | None = None) -> tuple[RunH
         info = await session.reader.find_run(run)
         catalog = discover(_project(info, chosen.evals))
         definitions = _definitions(info, catalog)
-        judges = _judges(info, session, definitions)
-        executor = build_grader(replace(_blueprint(info, session, catalog), judges=judges), definitions)
+        blueprint = _blueprint(info, session, catalog)
+        judges = _judges(blueprint, session, definitions)
+        executor = build_grader(replace(blueprint, judges=judges), definitions)
         regrader = await Regrader.open(session.url, info.id, session.artifacts)
         try:
             with spared_collections():
@@ -160,10 +162,16 @@ def _digests(catalog: Catalog, definitions: Mapping[str, EvalDefinition]) -> dic
     return {name: eval_parts(each, closures[name], {}).fields["source"] for name, each in definitions.items()}
 
 
-def _judges(info: RunInfo, session: Session, definitions: Mapping[str, EvalDefinition]) -> dict[str, JudgeConfig]:
-    """The judges that these evals ask now, under the run's experiment."""
-    experiment, default = Experiment.from_snapshot(info.experiment), default_judge(session.settings)
-    found = {name: resolve_judge(each, experiment, default) for name, each in definitions.items()}
+def _judges(
+    blueprint: RunBlueprint, session: Session, definitions: Mapping[str, EvalDefinition]
+) -> dict[str, JudgeConfig]:
+    """The judges that these evals ask now, under the run's experiment.
+
+    Raises DefinitionError when this installation can't load the experiment any more.
+    """
+    loaded = restore_experiment(blueprint.snapshot, Path(blueprint.experiment_file), adapter_factories())
+    default = default_judge(session.settings)
+    found = {name: resolve_judge(each, loaded.experiment, default) for name, each in definitions.items()}
     return {name: judge for name, judge in found.items() if judge is not None}
 
 

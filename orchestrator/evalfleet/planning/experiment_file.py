@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Container, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -56,6 +56,10 @@ def load_experiment(
     return check.loaded(path)
 
 
+#: What to do about an experiment that a run recorded and that is not to be edited.
+_RECORDED = "that is what the run recorded: use the version that planned it"
+
+
 def restore_experiment(
     snapshot: Mapping[str, Any], path: Path, factories: Mapping[str, AdapterFactory]
 ) -> LoadedExperiment:
@@ -67,7 +71,8 @@ def restore_experiment(
         arms = planned_arms(experiment)
         options = {arm.name: _options_of(factories[arm.settings.adapter], arm) for arm in arms}
     except ValidationError as error:
-        raise DefinitionError("INVALID_SNAPSHOT", list(validation_problems(source, error))) from error
+        problems = [replace(each, hint=each.hint or _RECORDED) for each in validation_problems(source, error)]
+        raise DefinitionError("INVALID_SNAPSHOT", problems) from error
     except ConfigurationError as error:
         raise DefinitionError("INVALID_SNAPSHOT", [source.problem("BROKEN_ADAPTER", str(error), ())]) from error
     return LoadedExperiment(experiment=experiment, path=path, source=source, arms=arms, options=options)
@@ -267,12 +272,20 @@ def _matrix_type(path: str, used: list[AdapterFactory]) -> Any:
 def _location(source: Source, loc: tuple[str | int, ...], *, missing: bool) -> yaml_source.Path:
     """The document path of a pydantic location, without the parts that name union members and validators."""
     path: yaml_source.Path = ()
-    known = source.places.keys() | {path[:end] for path in source.overridden for end in range(1, len(path) + 1)}
+    value: Any = source.value
     for index, part in enumerate(loc):
-        last = index == len(loc) - 1
-        if (*path, part) in known or (last and missing):
+        if part in _parts(value):
+            path, value = (*path, part), value[part]
+        elif missing and index == len(loc) - 1:
             path = (*path, part)
     return path
+
+
+def _parts(value: Any) -> Container[str | int]:
+    """What a place directly below a value may be called."""
+    if isinstance(value, dict):
+        return cast("dict[str | int, Any]", value)
+    return range(len(cast("list[Any]", value))) if isinstance(value, list) else ()
 
 
 def _text(path: Path) -> str:

@@ -104,6 +104,11 @@ def test_a_snapshot_that_this_installation_does_not_load_says_so() -> None:
     with pytest.raises(DefinitionError) as caught:
         restore_experiment({**load(WHOLE).experiment.snapshot(), "repetitions": 0}, WHOLE, FACTORIES)
     assert caught.value.code == "INVALID_SNAPSHOT"
+    (problem,) = caught.value.problems
+    assert (problem.field, problem.hint) == (
+        "repetitions",
+        "that is what the run recorded: use the version that planned it",
+    )
 
 
 def test_a_restored_arm_lays_its_sandbox_over_the_experiments_as_before() -> None:
