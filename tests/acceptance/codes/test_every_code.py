@@ -1,4 +1,4 @@
-"""Every code that the guide describes is triggered by a test, and every kind of failure: a new one without is refused.
+"""Every code that is described is triggered by a test, and every kind of failure: a new one without is refused.
 
 | Where a code comes from | Table, code → what triggers it |
 |---|---|
@@ -19,6 +19,7 @@ import re
 
 import pytest
 
+from evalfleet.codes.book import CODES
 from evalfleet.errors import FailureKind
 from tests.acceptance.codes import (
     test_codes,
@@ -29,8 +30,6 @@ from tests.acceptance.codes import (
     test_codes_of_sandboxes,
     test_codes_of_the_machinery,
 )
-from tests.architecture.source import ROOT
-from tests.architecture.test_guide import CODE_ROW
 from tests.unit.semantics.test_requirements import TESTS, names_in
 
 IN_RUNS = {
@@ -55,7 +54,7 @@ IN_TABLES = {
     *test_codes_of_sandboxes.AROUND,
 }
 
-CODES = "acceptance/codes/test_codes.py"
+ATTEMPTS = "acceptance/codes/test_codes.py"
 DEFINITIONS = "acceptance/codes/test_codes_of_definitions.py"
 MACHINERY = "acceptance/codes/test_codes_of_the_machinery.py"
 LATER = "acceptance/codes/test_codes_of_later_commands.py"
@@ -65,7 +64,7 @@ TASKS, TASK_BODIES = "acceptance/sandboxes/test_task_folders.py", "unit/executio
 #: Codes that are read back in a test of their own, which names them.
 SINGLE = {
     # of attempts
-    "COVERAGE_CONTRADICTED": f"{CODES}::test_a_contradiction_is_told_of_the_attempt_and_counted_for_the_run",
+    "COVERAGE_CONTRADICTED": f"{ATTEMPTS}::test_a_contradiction_is_told_of_the_attempt_and_counted_for_the_run",
     "SANDBOX_NOT_ANNOUNCED": "unit/execution/test_sandbox_stay.py::test_without_its_row_none_is_made",
     "ISOLATION_FAILED": f"{MACHINERY}::test_a_process_that_does_not_begin",
     "RECORD_REJECTED": f"{MACHINERY}::test_a_record_that_the_store_refuses",
@@ -153,17 +152,13 @@ COMES_WITH = {
 LISTED = IN_TABLES | set(SINGLE) | set(GUARDS) | set(COMES_WITH)
 
 
-def described() -> list[str]:
-    return CODE_ROW.findall((ROOT / "docs" / "errors.md").read_text(encoding="utf-8"))
-
-
 def test_every_code_is_triggered() -> None:
-    untested = set(described()) - LISTED
+    untested = set(CODES) - LISTED
     assert not untested, f"codes without a test: add each to a table above, and run it: {sorted(untested)}"
 
 
 def test_no_table_has_a_code_that_is_gone() -> None:
-    assert LISTED - set(described()) == set()
+    assert LISTED - set(CODES) == set()
     assert not IN_TABLES & {*GUARDS, *COMES_WITH}
 
 
