@@ -60,13 +60,21 @@ if TYPE_CHECKING:
         Thinking,
     )
     from evalfleet.model.tool import tool
-    from evalfleet.model.turn import InputFile, InputResponse, Turn, TurnInput, TurnStatus
+    from evalfleet.model.turn import InputFile, InputResponse, Stop, StopKind, Turn, TurnInput, TurnStatus
     from evalfleet.model.usage import Usage
     from evalfleet.planning.dataset import Dataset
     from evalfleet.planning.define import define_eval, define_score_eval
     from evalfleet.ports import AdapterContext
     from evalfleet.suites.context import EvaluationContext
     from evalfleet.suites.registry import evaluator
+    from evalfleet.taskpacks.assignment import Assignment
+    from evalfleet.taskpacks.cases import Cases
+    from evalfleet.taskpacks.diff import Operation
+    from evalfleet.taskpacks.pack import TaskPack
+    from evalfleet.taskpacks.pack_tool import pack_tool
+    from evalfleet.taskpacks.policy import Allowed
+    from evalfleet.taskpacks.reader import CallReader
+    from evalfleet.taskpacks.state import Collection
 
 _HOMES = {
     "Run": "evalfleet.api.programmatic",
@@ -140,6 +148,8 @@ _HOMES = {
     "InputFile": "evalfleet.model.turn",
     "InputResponse": "evalfleet.model.turn",
     "Turn": "evalfleet.model.turn",
+    "Stop": "evalfleet.model.turn",
+    "StopKind": "evalfleet.model.turn",
     "TurnInput": "evalfleet.model.turn",
     "TurnStatus": "evalfleet.model.turn",
     "Usage": "evalfleet.model.usage",
@@ -147,6 +157,14 @@ _HOMES = {
     "define_eval": "evalfleet.planning.define",
     "define_score_eval": "evalfleet.planning.define",
     "AdapterContext": "evalfleet.ports",
+    "Assignment": "evalfleet.taskpacks.assignment",
+    "Cases": "evalfleet.taskpacks.cases",
+    "Operation": "evalfleet.taskpacks.diff",
+    "TaskPack": "evalfleet.taskpacks.pack",
+    "pack_tool": "evalfleet.taskpacks.pack_tool",
+    "Allowed": "evalfleet.taskpacks.policy",
+    "CallReader": "evalfleet.taskpacks.reader",
+    "Collection": "evalfleet.taskpacks.state",
     "EvaluationContext": "evalfleet.suites.context",
     "evaluator": "evalfleet.suites.registry",
 }
@@ -154,7 +172,12 @@ _HOMES = {
 __all__ = [
     "COMPLETE_COVERAGE",
     "AdapterContext",
+    "Allowed",
+    "Assignment",
+    "CallReader",
+    "Cases",
     "Channel",
+    "Collection",
     "Compaction",
     "ContextInjected",
     "Coverage",
@@ -170,6 +193,7 @@ __all__ = [
     "InputRequested",
     "InputResponse",
     "Message",
+    "Operation",
     "OperationFinished",
     "OperationKind",
     "OperationStarted",
@@ -181,8 +205,11 @@ __all__ = [
     "ScoreT",
     "SendFailure",
     "SkillLoaded",
+    "Stop",
+    "StopKind",
     "SyncT",
     "T",
+    "TaskPack",
     "Thinking",
     "TrackChanges",
     "Turn",
@@ -218,6 +245,7 @@ __all__ = [
     "negate",
     "one_of",
     "open",
+    "pack_tool",
     "partial",
     "pattern",
     "references_any_path",

@@ -9,6 +9,7 @@ _OF_DEFINITIONS = CodeTable(
     about="What `orchestrate list --lint` says of definitions that are legal and probably not meant.",
     codes=(
         ErrorCode("NO_DESCRIPTION", "an eval has no `description`"),
+        ErrorCode("NO_CRITERIA", "a scenario has no criterion, so it passes whatever the agent does"),
         ErrorCode("UNKNOWN_TAG", "a selection names a tag that no scenario of the suite has"),
         ErrorCode("JUDGE_NOT_ASKED", "an eval declares a judge, and nothing in its file asks one"),
         ErrorCode(

@@ -12,9 +12,11 @@ from evalfleet.errors import Problem
 from evalfleet.harbor.body import TaskBody
 from evalfleet.model.canonical import canonical_bytes, parse_exact
 from evalfleet.model.definition import EvalDefinition
+from evalfleet.model.suite import DeclaredScenario
 from evalfleet.planning.choosing import Row
 from evalfleet.planning.dataset import Dataset
 from evalfleet.planning.discover import Catalog, eval_files
+from evalfleet.suites.registry import scenario_evaluators
 
 _DECORATED = re.compile(r"^@(evalfleet\.)?define_(score_)?eval\b", re.MULTILINE)
 
@@ -26,6 +28,7 @@ def lint(catalog: Catalog, definitions: Iterable[EvalDefinition]) -> Iterator[Pr
         yield from _undescribed(catalog, definition)
         yield from _asks_nobody(catalog, definition)
         yield from _without_effect(catalog, definition)
+        yield from _checks_nothing(catalog, definition)
         if isinstance(definition.rows, Dataset) and definition.rows not in datasets:
             datasets.add(definition.rows)
             yield from _rows(definition.rows)
@@ -56,6 +59,21 @@ def _without_effect(catalog: Catalog, definition: EvalDefinition) -> Iterator[Pr
         for name in definition.body.task.ignored:
             message = "this setting of a task has no effect here"
             yield Problem("TASK_SETTING_IGNORED", message, str(catalog.files[definition.id]), field=name)
+
+
+def _checks_nothing(catalog: Catalog, definition: EvalDefinition) -> Iterator[Problem]:
+    """A scenario without criteria passes whatever the agent does; and evaluators that nobody provides."""
+    body = definition.body
+    if not isinstance(body, DeclaredScenario):
+        return
+    file = str(catalog.files[definition.id])
+    if not body.scenario.assertions and not any(step.assertions for step in body.scenario.steps):
+        message = f"the scenario {definition.id!r} has no criterion, so it passes whatever the agent does"
+        yield Problem("NO_CRITERIA", message, file, hint="add assertions to a step or to the scenario")
+    for name in sorted(scenario_evaluators(body.scenario)):
+        if name not in body.evaluators:
+            message = f"the scenario {definition.id!r} names the evaluator {name!r}, which nobody provides"
+            yield Problem("EVALUATOR_NOT_FOUND", message, file)
 
 
 def _rows(dataset: Dataset) -> Iterator[Problem]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from evalfleet.planning.experiment_file import load_experiment
+from evalfleet.planning.suite_file import read_suite
 from evalfleet.plugins import adapter_factories
 from tests.acceptance.cli.conftest import Orchestrate
 from tests.acceptance.conftest import ROOT
@@ -61,9 +62,13 @@ def unknown(node: ast.AST) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: page.stem)
-def test_every_experiment_and_every_arm_loads(page: Path, tmp_path: Path) -> None:
+def test_every_experiment_arm_and_suite_loads(page: Path, tmp_path: Path) -> None:
     for block in blocks(page):
-        if block.language == "yaml":
+        if block.argument.endswith(".suite.yaml"):
+            suite = tmp_path / "one.suite.yaml"
+            suite.write_text(block.text, encoding="utf-8")
+            read_suite(suite)
+        elif block.language == "yaml":
             head = "schema_version: 1\nname: arms\n" if block.text.startswith("arms:") else ""
             file = tmp_path / "experiment.yaml"
             file.write_text(head + block.text, encoding="utf-8")

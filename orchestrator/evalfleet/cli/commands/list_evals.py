@@ -13,14 +13,19 @@ from evalfleet.cli import options
 from evalfleet.cli.application import Application, pass_application
 from evalfleet.errors import ConfigurationError
 from evalfleet.model.definition import EvalDefinition
+from evalfleet.model.suite import DeclaredScenario
 from evalfleet.planning.dataset import Dataset
 from evalfleet.planning.discover import Catalog, discover, find_project
 from evalfleet.planning.lint import lint
 from evalfleet.reports.figures import count, counted
 from evalfleet.reports.tables import columns
 from evalfleet.reports.visible import visible_line
+from evalfleet.suites.matrix import combination_count
 
 HEADERS = ("eval", "style", "rows", "tags", "description")
+
+#: What a scenario's choices of variants are called, where rows would be of datasets.
+_VARIANTS = "variants"
 
 
 @click.command("list")
@@ -49,7 +54,7 @@ def command(application: Application, prefixes: tuple[str, ...], project: Path, 
         return
     application.lines(columns(HEADERS, [_cells(row) for row in rows]))
     application.lines(visible_line(f"warning: {warning}") for warning in warnings)
-    cases = sum(row["rows"] or 1 for row in rows)
+    cases = sum(row["rows"] or row[_VARIANTS] or 1 for row in rows)
     said = f"{counted(len(rows), 'eval')}, {counted(cases, 'case')} for each arm and repetition"
     application.note(f"{said}, {counted(len(warnings), 'warning')}" if linted else said)
 
@@ -67,10 +72,12 @@ def _chosen(catalog: Catalog, prefixes: Sequence[str]) -> list[EvalDefinition]:
 
 def _row(catalog: Catalog, definition: EvalDefinition) -> dict[str, Any]:
     rows = sum(1 for _ in definition.rows.rows()) if isinstance(definition.rows, Dataset) else None
+    body = definition.body
     return {
         "eval": definition.id,
         "style": definition.style.value,
         "rows": rows,
+        _VARIANTS: combination_count(body.scenario) if isinstance(body, DeclaredScenario) else None,
         "tags": list(definition.tags),
         "description": definition.description,
         "file": str(catalog.files[definition.id].relative_to(catalog.project)),
@@ -78,11 +85,18 @@ def _row(catalog: Catalog, definition: EvalDefinition) -> dict[str, Any]:
     }
 
 
+def _size(row: dict[str, Any]) -> str:
+    """How many cases an eval fans out to, where it does."""
+    if row["rows"] is not None:
+        return count(row["rows"])
+    return count(row[_VARIANTS]) if (row[_VARIANTS] or 1) > 1 else ""
+
+
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     return (
         row["eval"],
         row["style"],
-        "" if row["rows"] is None else count(row["rows"]),
+        _size(row),
         visible_line(", ".join(row["tags"])),
         visible_line(row["description"] or ""),
     )

@@ -1,0 +1,77 @@
+"""What of the suites an experiment means, and names that nothing bears."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from evalfleet.model.definition import EvalDefinition
+from evalfleet.model.experiment import Selection
+from evalfleet.model.suite import DeclaredScenario
+from evalfleet.planning.suite_selection import select_scenarios
+from evalfleet.suites.matrix import combinations
+from evalfleet.suites.parse import parse_suite
+
+VARIANTS = [{"id": name, "input": {"text": name}} for name in ("short", "long")]
+
+
+def scenario(identifier: str, *steps: Mapping[str, Any]) -> dict[str, Any]:
+    named = [{"id": f"step{at}", "input": {}, **step} for at, step in enumerate(steps)]
+    return {"id": identifier, "name": identifier, "writePolicy": "read_only", "steps": named}
+
+
+SCENARIOS = [scenario("buy", {"variants": VARIANTS}, {"variants": VARIANTS}), scenario("pay", {}), scenario("ask", {})]
+SUITE = parse_suite({"schemaVersion": 1, "id": "shop", "name": "Shop", "scenarios": SCENARIOS})
+EVALS = [
+    EvalDefinition(id=f"shop/{each.id}", body=DeclaredScenario(suite=SUITE, scenario=each)) for each in SUITE.scenarios
+]
+WRITTEN = EvalDefinition(id="written", body=print)
+
+
+def chosen(**selection: Any) -> list[tuple[str, int]]:
+    kept, problems = select_scenarios([*EVALS, WRITTEN], Selection.model_validate_json(json.dumps(selection)))
+    assert not problems
+    found: list[tuple[str, int]] = []
+    for each in kept:
+        body = each.body
+        found.append((each.id, len(list(combinations(body.scenario))) if isinstance(body, DeclaredScenario) else 0))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("selection", "kept"),
+    [
+        ({}, [("shop/buy", 4), ("shop/pay", 1), ("shop/ask", 1), ("written", 0)]),
+        ({"scenario_ids": ["ask", "buy"]}, [("shop/buy", 4), ("shop/ask", 1)]),
+        ({"scenario_ids": []}, []),
+        ({"variants": {"step0": ["long"]}}, [("shop/buy", 2), ("shop/pay", 1), ("shop/ask", 1), ("written", 0)]),
+        ({"variants": {"step0": ["long"], "step1": []}}, [("shop/pay", 1), ("shop/ask", 1), ("written", 0)]),
+        ({"scenario_ids": ["buy"], "variants": {"step0": ["long"], "step1": ["short"]}}, [("shop/buy", 1)]),
+    ],
+)
+def test_what_stays(selection: Mapping[str, Any], kept: list[tuple[str, int]]) -> None:
+    assert chosen(**selection) == kept
+
+
+@pytest.mark.parametrize(
+    ("selection", "code", "field", "hint"),
+    [
+        ({"scenario_ids": ["buy", "buyy"]}, "EVALUATION_SCENARIO_NOT_FOUND", "evals.scenario_ids.1", "'buy'"),
+        ({"variants": {"step2": ["long"]}}, "EVALUATION_VARIANT_NOT_FOUND", "evals.variants.step2", "'step"),
+        (
+            {"variants": {"step1": ["short", "lonk"]}},
+            "EVALUATION_VARIANT_NOT_FOUND",
+            "evals.variants.step1.1",
+            "'long'",
+        ),
+    ],
+)
+def test_a_name_that_nothing_bears_is_told_with_the_nearest(
+    selection: Mapping[str, Any], code: str, field: str, hint: str
+) -> None:
+    _, (problem,) = select_scenarios(EVALS, Selection.model_validate_json(json.dumps(selection)))
+    assert (problem.code, problem.field) == (code, field)
+    assert hint in (problem.hint or "")
