@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from evalfleet.api.comparing import compare
     from evalfleet.api.handle import RunHandle
     from evalfleet.api.imported import read_report
+    from evalfleet.api.packs import lint_packs, reapply_run
     from evalfleet.api.planned import plan
     from evalfleet.api.reaping import reap_sandboxes, sandbox_shell, sandboxes, stop_sandbox
     from evalfleet.api.records import cancel, collect_garbage, delete, export, import_, open_run, runs, watch
@@ -26,10 +27,12 @@ _HOMES = {
     "delete": "evalfleet.api.records",
     "export": "evalfleet.api.records",
     "import_": "evalfleet.api.records",
+    "lint_packs": "evalfleet.api.packs",
     "open_run": "evalfleet.api.records",
     "plan": "evalfleet.api.planned",
     "read_report": "evalfleet.api.imported",
     "reap_sandboxes": "evalfleet.api.reaping",
+    "reapply_run": "evalfleet.api.packs",
     "rescore": "evalfleet.api.rescoring",
     "resume": "evalfleet.api.starting",
     "runs": "evalfleet.api.records",
@@ -49,10 +52,12 @@ __all__ = [
     "delete",
     "export",
     "import_",
+    "lint_packs",
     "open_run",
     "plan",
     "read_report",
     "reap_sandboxes",
+    "reapply_run",
     "rescore",
     "resume",
     "runs",

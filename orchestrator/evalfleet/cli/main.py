@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "compare": ("compare", "Hold one side against another, pair by pair."),
     "sandboxes": ("sandboxes", "List the sandboxes that there are, and remove those that are nobody's."),
     "sandbox": ("sandbox", "Open a shell in a sandbox, or remove it."),
+    "pack": ("pack", "Check Task packs, and repeat what their attempts wrote."),
     "judge": ("judge", "How far a judge agrees with people."),
     "up": ("up", "Keep a Ray and the record store up, for runs to join."),
     "down": ("down", "End what `up` keeps running."),

@@ -27,6 +27,7 @@ from evalfleet.store.planned import UnfinishedRun
 
 if TYPE_CHECKING:  # what sweeps or reaps needs the database's driver, which no command should wait for
     from evalfleet.api.imported import ImportedRun
+    from evalfleet.api.packs import LintedPack, Reapplied
     from evalfleet.api.reaping import SandboxListing
     from evalfleet.store.sweep import Swept
 
@@ -132,6 +133,14 @@ class Api(Protocol):
 
     async def stop_sandbox(self, target: str) -> SandboxView:
         """Remove one sandbox, and return it."""
+        ...
+
+    def lint_packs(self, project: Path) -> Sequence[LintedPack]:
+        """The Task packs of a project, each with what is wrong with it."""
+        ...
+
+    def reapply_run(self, run: str, prefix: str | None = None) -> AsyncIterator[Reapplied]:
+        """Repeat what the run's attempts of Task packs wrote."""
         ...
 
     async def rescore(self, run: str, options: RescoreOptions) -> tuple[RunHandle, Rescored]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -95,18 +94,6 @@ def compare(before: CaseState, after: CaseState) -> StateDiff:
         if unseen:
             ignored.append(RecordChange(row, Operation.UPDATED, old, new, unseen))
     return StateDiff(tuple(changes), tuple(ignored), before.digest, after.digest)
-
-
-def attributed(diff: StateDiff, writers: Iterable[tuple[RowKey, Actor]]) -> StateDiff:
-    """The diff with who wrote to each record; one that nobody is known to have written keeps no actor."""
-    by_row: dict[RowKey, set[Actor]] = {}
-    for row, actor in writers:
-        by_row.setdefault(row, set()).add(actor)
-
-    def known(changes: tuple[RecordChange, ...]) -> tuple[RecordChange, ...]:
-        return tuple(replace(change, actors=frozenset(by_row.get(change.row, ()))) for change in changes)
-
-    return replace(diff, changes=known(diff.changes), ignored=known(diff.ignored))
 
 
 def _record(text: str | None) -> Record | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from evalfleet.assertions.criteria import Check
 from evalfleet.execution.context import T
+from evalfleet.execution.ledger import GROUPS, Entry
 from evalfleet.execution.turn_handle import TurnHandle
 from evalfleet.model.events import OperationStatus
 from evalfleet.taskpacks.assignment import Assignment, GoldPoint
@@ -130,7 +131,10 @@ def _register(t: T, result: GraderResult, gold: GoldPoint, point: Point, asked: 
 
 
 def _assert(t: T, name: str, criterion: Check, value: Document) -> None:
-    t.author.add(name, criterion, value).key(name)
+    """Register an assertion that stands where the eval was made of the pack."""
+    place = t.author.state.job.definition.place
+    where = ("", 0) if place is None else (str(place.file), place.line)
+    t.author.ledger.keep(Entry(name, criterion, value, GROUPS.get(), where, key=name))
 
 
 def _point_at(points: Sequence[Point], gold: GoldPoint) -> Point:

@@ -17,7 +17,9 @@ class Allowed:
     """Allows changes of one kind, from `min` to `max` of them.
 
     `match` are values that the record has afterwards (before, when it is removed). An update is allowed when no field
-    outside `fields` changed. `actor` must have had a part in it. Raises ValueError when it allows nothing.
+    outside `fields` changed. `actor` made it; what the agent had a part in is the agent's.
+
+    Raises ValueError when it allows nothing.
     """
 
     collection: str
@@ -38,10 +40,14 @@ class Allowed:
         """Whether it allows the change, leaving aside how many there are."""
         if (change.row.collection, change.operation) != (self.collection, self.operation):
             return False
-        if self.actor not in change.actors or not {each.field for each in change.fields} <= self.fields:
+        if not self._speaks_of(change.actors) or not {each.field for each in change.fields} <= self.fields:
             return False
         record = change.before if change.after is None else change.after
         return record is not None and all(_equal(record, name, value) for name, value in self.match.items())
+
+    def _speaks_of(self, actors: frozenset[Actor]) -> bool:
+        """What the agent had a part in is the agent's, whoever else had one."""
+        return self.actor is Actor.AGENT if Actor.AGENT in actors else self.actor in actors
 
     def document(self) -> dict[str, Any]:
         """The allowance as JSON."""

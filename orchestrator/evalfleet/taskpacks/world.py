@@ -15,13 +15,14 @@ from evalfleet.errors import AttemptFailure, AuthoringError, EvalfleetError, Fai
 from evalfleet.model.tool import Tool, ToolArgumentError, ToolRejected
 from evalfleet.taskpacks.case_store import CaseStore, Restored
 from evalfleet.taskpacks.cases import RESPONDER, Cases
-from evalfleet.taskpacks.diff import Actor, attributed, compare
+from evalfleet.taskpacks.diff import Actor, compare
 from evalfleet.taskpacks.pack_tool import PackTool
 from evalfleet.taskpacks.policy import Allowed, Examined, examine
 from evalfleet.taskpacks.responder import RESPONDER_NO_RULE, Answer, ScriptRule, answer, read_cursor
 from evalfleet.taskpacks.state import CaseState
 from evalfleet.taskpacks.trace import CallStatus, CallTrace, TraceLine, completed, read_lines, result_ref
 from evalfleet.taskpacks.trace_file import TraceFile
+from evalfleet.taskpacks.writes import attributed
 
 UNKNOWN_TOOL, INVALID_ARGUMENTS, TOOL_RAISED = "UNKNOWN_TOOL", "INVALID_ARGUMENTS", "TOOL_RAISED"
 CALL_REJECTED = "CALL_REJECTED"
@@ -116,7 +117,7 @@ class World:
             if self._start is None:
                 raise AuthoringError("reset() the world before its changes are looked at")
             after, trace = await self._store.state(), self.trace
-            diff = attributed(compare(self._start, after), ((each.row, each.actor) for each in trace.writes))
+            diff = attributed(compare(self._start, after), trace.writes)
             return examine(policy, diff, trace.writes, after.schema)
 
     async def state(self) -> CaseState:

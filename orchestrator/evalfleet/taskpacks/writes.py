@@ -1,4 +1,4 @@
-"""The writes of a call as the trace keeps them, and the changes that a later write took back. PURE.
+"""The writes of a call as the trace keeps them: who made a change, and what a later write took back. PURE.
 
 The net diff of two states shows nothing of a document that was edited and restored; the writes do.
 """
@@ -6,12 +6,12 @@ The net diff of two states shows nothing of a document that was edited and resto
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evalfleet.model.canonical import canonical_bytes
 from evalfleet.model.events import MISSING
-from evalfleet.taskpacks.diff import Actor
+from evalfleet.taskpacks.diff import Actor, FieldChange, Operation, RecordChange, StateDiff
 from evalfleet.taskpacks.state import Collection, Record, RowKey
 
 
@@ -29,6 +29,47 @@ class Write:
         """The write as JSON, without its step and actor, which stand beside it."""
         before, after = (None if side is None else dict(side) for side in (self.before, self.after))
         return {"collection": self.row.collection, "key": self.row.key, "before": before, "after": after}
+
+
+def attributed(diff: StateDiff, writes: Iterable[Write]) -> StateDiff:
+    """The diff with who made each change; one that no write explains keeps no actor.
+
+    An update is taken apart: the fields that the agent wrote, those that only others wrote, those that nobody wrote.
+    """
+    by_row: dict[RowKey, list[Write]] = {}
+    for write in writes:
+        by_row.setdefault(write.row, []).append(write)
+
+    def known(changes: Iterable[RecordChange]) -> tuple[RecordChange, ...]:
+        return tuple(part for change in changes for part in _parts(change, by_row.get(change.row, ())))
+
+    return replace(diff, changes=known(diff.changes), ignored=known(diff.ignored))
+
+
+def _parts(change: RecordChange, writes: Sequence[Write]) -> list[RecordChange]:
+    if change.operation is not Operation.UPDATED:
+        return [replace(change, actors=frozenset(write.actor for write in writes))]
+    parts: dict[bool | None, list[tuple[FieldChange, set[Actor]]]] = {True: [], False: [], None: []}
+    for each in change.fields:
+        actors = {write.actor for write in writes if _touches(write, each.field)}
+        parts[Actor.AGENT in actors if actors else None].append((each, actors))
+    return [
+        replace(
+            change,
+            fields=tuple(each for each, _ in part),
+            actors=frozenset(actor for _, actors in part for actor in actors),
+        )
+        for part in parts.values()
+        if part
+    ]
+
+
+def _touches(write: Write, name: str) -> bool:
+    """Whether a write changed a field."""
+    sides = [MISSING if side is None else side.get(name, MISSING) for side in (write.before, write.after)]
+    if any(side is MISSING for side in sides):
+        return sides[0] is not sides[1]
+    return canonical_bytes(sides[0]) != canonical_bytes(sides[1])
 
 
 @dataclass(frozen=True, slots=True)

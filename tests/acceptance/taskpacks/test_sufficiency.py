@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -169,3 +170,45 @@ def test_the_recorded_evidence_is_graded_again_without_an_agent(
     assert again.code == 0, again.err
     (rescored,) = again.values
     assert (rescored["bases"], rescored["changed"], rescored["diverged"]) == ({"replayed": 96}, [], 0)
+
+
+def test_the_shipped_pack_has_no_fault(orchestrate: Orchestrate, root: Path) -> None:
+    ended = orchestrate("pack", "lint", cwd=root / PACK)
+    assert (ended.code, ended.out, ended.err) == (0, "", "1 pack, 24 assignments, 0 faults\n")
+
+
+def test_a_row_that_nobody_can_get_right_is_told(orchestrate: Orchestrate, root: Path, tmp_path: Path) -> None:
+    shutil.copytree(root / PACK, tmp_path / "pack", ignore=shutil.ignore_patterns("__pycache__"))
+    file = tmp_path / "pack/evals/data/loans.jsonl"
+    first, *rest = file.read_text("utf-8").splitlines()
+    row = {**json.loads(first), "gold": [{"decision": "decline"}]}
+    file.write_text("\n".join([json.dumps(row), *rest]) + "\n", "utf-8")
+    ended = orchestrate("pack", "lint", cwd=tmp_path / "pack")
+    wanted = "loans: f-001: gold decides 'decline', which nobody can [unknown-decision]\n"
+    assert (ended.code, ended.out, ended.err) == (1, wanted, "1 pack, 24 assignments, 1 fault\n")
+
+
+def test_a_project_without_a_pack_says_so(orchestrate: Orchestrate, root: Path) -> None:
+    ended = orchestrate("pack", "lint", cwd=root / "evals/quickstart")
+    assert (ended.code, "is made by a TaskPack" in ended.err) == (2, True)
+
+
+def test_recorded_writes_lead_where_they_led(orchestrate: Orchestrate, root: Path, found: Any) -> None:
+    run = next(iter(found.values()))["run"]
+    ended = orchestrate("pack", "replay", run, "loans/f-02", cwd=root / PACK)
+    assert (ended.code, ended.out, ended.err) == (0, "", "20 attempts repeated, 0 diverged\n")
+
+
+def test_a_replay_by_tools_that_changed_names_case_and_step(
+    orchestrate: Orchestrate, root: Path, tmp_path: Path
+) -> None:
+    project = tmp_path / "pack"
+    shutil.copytree(root / PACK, project, ignore=shutil.ignore_patterns("__pycache__"))
+    tried = orchestrate("try", "experiment.yaml", "loans/f-001", "--arm", "careful", "--json", cwd=project)
+    run = tried.values[-1]["run"]["id"]
+    tools = project / "loan_tools.py"
+    tools.write_text(tools.read_text("utf-8").replace('"waiting"', '"on hold"'), "utf-8")
+    ended = orchestrate("pack", "replay", run, cwd=project)
+    assert ended.code == 1
+    assert ended.out.startswith("case 0 careful/loans/f-001: REPLAY_DIVERGED at step ")
+    assert "(request_items): it left the state" in ended.out

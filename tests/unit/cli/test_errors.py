@@ -93,7 +93,7 @@ def test_usage(arguments: tuple[str, ...], line: str, shell: Shell) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_helps_and_speaks_json(name: str, shell: Shell) -> None:
     assert shell(name, "--help") == 0
-    assert "--json" in shell.out or name in ("db", "judge", "sandbox"), "groups say it of their commands"
+    assert "--json" in shell.out or name in ("db", "judge", "pack", "sandbox"), "groups say it of their commands"
 
 
 def test_the_overview_lists_every_command(shell: Shell) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from evalfleet.taskpacks.diff import Actor, Operation, attributed, compare
+from evalfleet.taskpacks.diff import Actor, Operation, compare
 from evalfleet.taskpacks.policy import Allowed, Examined, examine
 from evalfleet.taskpacks.state import Collection, RowKey, read_state, schema_of
-from evalfleet.taskpacks.writes import Write, reverted
+from evalfleet.taskpacks.writes import Write, attributed, reverted
 
 SCHEMA = schema_of(
     [Collection("cases", ignored=frozenset({"seen_at"})), Collection("documents"), Collection("messages")]
@@ -37,7 +37,7 @@ def examined(policy: list[Allowed], *written: tuple[Actor, str, str, dict[str, A
         document = {**state.document(), collection: [r for r in state.records(collection) if r["id"] != key]}
         document[collection] += [] if new is None else [new]
         state = read_state(SCHEMA, document)
-    diff = attributed(compare(before, state), ((write.row, write.actor) for write in writes))
+    diff = attributed(compare(before, state), writes)
     return examine(policy, diff, writes, SCHEMA)
 
 
@@ -78,6 +78,21 @@ CASES: dict[str, tuple[list[Allowed], list[Any], dict[str, list[str]]]] = {
         [Allowed(collection="documents", operation=Operation.ADDED, actor=RESPONDER)],
         [(AGENT, "documents", "D-3", {"title": "New"})],
         {"unexpected": ["documents/D-3"]},
+    ),
+    "an update that the agent and the responder share": (
+        [STATUS],
+        [(RESPONDER, "cases", "C-1", {"owner": "them"}), (AGENT, "cases", "C-1", {"status": "closed"})],
+        {"expected": ["cases/C-1"], "ignored": ["cases/C-1"]},
+    ),
+    "a field that both wrote is the agent's": (
+        [STATUS],
+        [(RESPONDER, "cases", "C-1", {"owner": "them"}), (AGENT, "cases", "C-1", {"status": "closed", "owner": "me"})],
+        {"unexpected": ["cases/C-1"], "missing": ["cases"]},
+    ),
+    "what the responder may is not what both did": (
+        [Allowed(collection="cases", operation=Operation.UPDATED, fields=frozenset({"owner"}), actor=RESPONDER)],
+        [(RESPONDER, "cases", "C-1", {"owner": "them"}), (AGENT, "cases", "C-1", {"owner": "me"})],
+        {"unexpected": ["cases/C-1"]},
     ),
     "volatile fields": ([], [(AGENT, "cases", "C-1", {"seen_at": 9})], {"ignored": ["cases/C-1"]}),
     "a volatile field beside another": (

@@ -169,7 +169,8 @@ async def test_a_tool_that_writes_without_saying_so_is_the_packs_mistake(world: 
 
 async def test_a_call_that_was_cut_off_leaves_its_intent(world: World, tmp_path: Path) -> None:
     call = asyncio.create_task(world.call("wait", {}))
-    while not (tmp_path / "trace.jsonl").exists():  # noqa: ASYNC110 - the file is all that can be seen of it
+    file = tmp_path / "trace.jsonl"
+    while not file.exists() or not file.stat().st_size:  # noqa: ASYNC110 - the file is all that can be seen of it
         await asyncio.sleep(0)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
