@@ -23,6 +23,7 @@ from evalfleet.model.report import AttemptDetail, CaseView, RunProgress
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.verdict import CaseStatus, RunStatus
 from evalfleet.reports.comparison import Comparison
+from evalfleet.reports.divergence import Divergence, first_divergence
 from evalfleet.reports.json_report import report_value
 from evalfleet.reports.markdown import render_markdown
 from evalfleet.reports.model import ReportModel
@@ -71,9 +72,12 @@ class CaseResult:
     def assertions(self) -> tuple[AssertionRow, ...]:
         return self.detail.assertions
 
-    def first_divergence(self) -> AssertionRow | None:
-        """The first assertion, in source order, that does not hold; None when all do."""
-        return next((row for row in self.assertions if not row.holds), None)
+    def first_divergence(self) -> Divergence | None:
+        """The first assertion that decides and does not hold, or the failure, with what is recorded at each boundary.
+
+        None when all hold and nothing failed.
+        """
+        return first_divergence(self.view, self.detail)
 
     def __repr__(self) -> str:
         return f"<case {self.view.ordinal} {self.arm}/{self.eval_id} #{self.view.repetition + 1}: {self.status.value}>"

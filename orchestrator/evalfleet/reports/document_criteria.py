@@ -78,7 +78,7 @@ def _result(row: AssertionRow, evaluated: Evaluated) -> dict[str, Any]:
     result: dict[str, Any] = {"id": criterion_id(row), "kind": row.name}
     if label := criterion_label(row, declared=evaluated.declared):
         result["label"] = label
-    if not _decides(row, evaluated.style):
+    if not decides(row, evaluated.style):
         result["severity"] = "advisory"
     result["passed"] = code is None and row.holds is not False
     result |= _seen(row.outcome, _wanted(row))
@@ -105,7 +105,7 @@ def criterion_label(row: AssertionRow, *, declared: bool) -> str | None:
     return visible(" › ".join((*titles, row.label) if row.label else titles)) or None
 
 
-def _decides(row: AssertionRow, style: Style) -> bool:
+def decides(row: AssertionRow, style: Style) -> bool:
     """Whether the assertion can make its case fail, or keep it from being judged."""
     if row.outcome.result in _FORMED:
         return judge_row(style, row.name, row.outcome, row.policy).gate

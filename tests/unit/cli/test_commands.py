@@ -268,6 +268,24 @@ def test_show_an_unknown_case_says_where_to_look(shell: Shell, mixed: FakeRun) -
     assert shell.err == "error: run 7f3k2m0q1x has no case '99' (orchestrate show 7f3k2m0q1x lists them)\n"
 
 
+def test_show_the_first_divergence(shell: Shell, mixed: FakeRun) -> None:
+    shown = mixed.details[2]
+    unmet = tuple(replace(row, holds=False) for row in shown.assertions)
+    mixed.details = {**mixed.details, 2: replace(shown, assertions=unmet)}
+    assert shell("show", "7f3", "2", "--first-divergence") == 0
+    assert [line[2:18].strip() for line in shell.out.splitlines()][-7:] == [
+        "1 input", "2 context", "3 interpretation", "4 authorisation", "5 capabilities", "6 state", "7 response",
+    ]  # fmt: skip
+    assert "\x1b" not in shell.out
+    shell("show", "7f3", "2", "--first-divergence", "--json")
+    (value,) = shell.values
+    assert (value["case"]["case"], len(value["divergence"]["boundaries"])) == (2, 7)
+    shell("show", "7f3", "0", "--first-divergence", "--json")
+    assert shell.values[0]["divergence"] is None
+    assert shell("show", "7f3", "--first-divergence") == 2
+    assert shell.err.startswith("error: --first-divergence is of one case: name it")
+
+
 def test_report_to_stdout(shell: Shell, mixed: FakeRun) -> None:
     assert shell("report", "7f3", "--format", "md") == 0
     assert shell.out.startswith("### ❌ `sweep`: not accepted\n")

@@ -15,6 +15,8 @@ from evalfleet.cli.listing import attempt_lines, case_lines
 from evalfleet.cli.surface import RunHandle
 from evalfleet.model.report import CaseView
 from evalfleet.model.verdict import CaseStatus
+from evalfleet.reports.divergence import first_divergence
+from evalfleet.reports.divergence_lines import divergence_lines, divergence_value
 from evalfleet.reports.evidence_value import detail_value
 from evalfleet.reports.json_report import attempt_value, case_value
 from evalfleet.reports.transcript import TEXT_LIMIT, TranscriptParts, render_case, render_transcript
@@ -39,6 +41,7 @@ class _Chosen:
     diagnostics: bool
     full: bool
     text: bool
+    first_divergence: bool
 
     @property
     def which(self) -> CaseFilter:
@@ -78,6 +81,11 @@ class _Chosen:
 @click.option(
     "--diagnostics", is_flag=True, help="Tracebacks, the author's log lines and what a sandbox did not enforce, too."
 )
+@click.option(
+    "--first-divergence",
+    is_flag=True,
+    help="Of one CASE: the first criterion that is not met, and what is recorded from its input to the response.",
+)
 @click.option("--full", is_flag=True, help="Cut no text.")
 @click.option("--text", is_flag=True, help="Put what agents wrote into a JSON listing, too.")
 @options.json_option
@@ -91,6 +99,8 @@ def command(application: Application, run: str, case: str | None, **chosen: Any)
 
 
 async def _show(application: Application, run: str, case: str | None, chosen: _Chosen) -> None:
+    if chosen.first_divergence and case is None:
+        raise click.UsageError("--first-divergence is of one case: name it")
     async with await application.api.open_run(run, chosen.grading) as handle:
         if case is None:
             await _list(application, handle, chosen)
@@ -111,6 +121,13 @@ async def _list(application: Application, run: RunHandle, chosen: _Chosen) -> No
 async def _one(application: Application, run: RunHandle, case: CaseView, chosen: _Chosen) -> None:
     attempts = await run.attempts(case.ordinal)
     detail = await run.attempt(case.ordinal, chosen.number) if case.has_evidence else None
+    if chosen.first_divergence and detail is not None:
+        found = first_divergence(case, detail)
+        if application.json:
+            application.value({"case": case_value(case, text=True), "divergence": divergence_value(found)})
+        else:
+            application.lines(divergence_lines(case, found, chosen.parts.limit))
+        return
     if application.json:
         shown = None if detail is None else detail_value(detail)
         listed = [attempt_value(view) for view in attempts]
