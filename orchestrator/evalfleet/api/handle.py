@@ -18,6 +18,7 @@ from evalfleet.model.verdict import CaseStatus
 from evalfleet.reports.accept import Accepted, accept_rule, decide_acceptance
 from evalfleet.reports.model import ReportModel, build_report
 from evalfleet.store import reader
+from evalfleet.store.suites import suite_results
 
 _PAGE = 500
 
@@ -54,7 +55,9 @@ class RunHandle:
 
     async def aggregate(self) -> RunAggregate:
         aggregate = await self._session.reader.aggregate(self._run, self._grading)
-        return replace(aggregate, run=seen_from_here(aggregate.run))
+        asked = aggregate.run.lock.get("suite_criteria")
+        results = await suite_results(self._session.url, self._run) if asked else {}
+        return replace(aggregate, run=seen_from_here(aggregate.run), suite_results=results)
 
     async def gradings(self) -> Sequence[Grading]:
         """Each time that the run's attempts were judged again, in order; without 0, what they were sealed with."""

@@ -16,6 +16,7 @@ from evalfleet.api.planned import Request, blueprint_of, new_run, plan_request
 from evalfleet.api.running import Place, Venue, debugged, first_claim, reaching, resumed_claim
 from evalfleet.api.session import Session
 from evalfleet.api.shipping import check_reachable, packed, ship
+from evalfleet.api.suite_criteria import judge_suites, lacks_suite_results
 from evalfleet.api.workdirs import check_git
 from evalfleet.errors import ConfigurationError, DefinitionError, Problem
 from evalfleet.model.ids import run_id_from
@@ -137,6 +138,9 @@ async def resume(run: str, options: ResumeOptions | None = None, observer: Obser
             request = Request.from_json(info.lock["request"], chosen.project)
             plan = await plan_request(replace(request, overrides={**request.overrides, **chosen.overrides}))
             _check_unchanged(info, plan)
+            if info.status is RunStatus.COMPLETED and await lacks_suite_results(session, plan, info.id):
+                await judge_suites(session, plan, info.id)
+                return RunHandle(session, info.id)
             await _reopen(session, info, chosen)
             work = _Work(plan, request, place, venue, _Told(observer, None), chosen.keep_sandbox)
             await _go_on(session, work, info, steal=chosen.steal)
@@ -176,6 +180,7 @@ async def _begin(session: Session, work: _Work, options: SubmitOptions, kind: Ru
             made = await _create(session, work, planned)
             if made.created:
                 await ship(session, parcel, made.id, work.told.observer)
+                await judge_suites(session, plan, made.id)
         return made.id
     # what is not there or does not work is said before there is a run
     await work.venue.arrive()
@@ -184,6 +189,7 @@ async def _begin(session: Session, work: _Work, options: SubmitOptions, kind: Ru
     if made.created:
         blueprint = replace(blueprint, debugging=kind is RunKind.TRY and debugged())
         await work.venue.carry_out(blueprint, first_claim(random), work.told.observer)
+        await judge_suites(session, plan, made.id)
     return made.id
 
 
@@ -202,6 +208,7 @@ async def _go_on(session: Session, work: _Work, info: RunInfo, *, steal: bool) -
     else:
         await _check_backends(work, blueprint)
         await work.venue.carry_out(blueprint, resumed_claim(info, random, steal=steal), work.told.observer)
+    await judge_suites(session, work.plan, info.id)
 
 
 def _blueprint(session: Session, work: _Work, run: str) -> RunBlueprint:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,10 +110,16 @@ class ArmCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAggregate:
-    """A run with its arms in experiment order."""
+    """A run with its arms in experiment order.
+
+    `suite_results` holds what the criteria of whole suites came to, by suite and arm, as reports show them.
+    """
 
     run: RunInfo
     arms: tuple[ArmCounts, ...]
+    suite_results: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]] = field(
+        default_factory=dict[tuple[str, str], Sequence[Mapping[str, Any]]]
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from evalfleet.errors import DefinitionError, Problem
 from evalfleet.model.experiment import Accept
 from evalfleet.model.report import ArmCounts, RunAggregate, RunInfo
+from evalfleet.model.suite import Severity
 from evalfleet.model.verdict import RunStatus
 from evalfleet.reports.classes import LEAVING, CaseClass, classes_of
 from evalfleet.reports.figures import part_of
@@ -45,6 +46,7 @@ def decide_acceptance(aggregate: RunAggregate, rule: Accept) -> Accepted:
     if unknown:
         return Accepted(False, tuple(f"accept.arms names {name}, which the run does not have" for name in unknown))
     decisions = [_decide_arm(arm, rule) for arm in arms] or [Accepted(False, ("the run has no cases",))]
+    decisions += [_suites(aggregate, arm.arm) for arm in arms]
     reasons = tuple(reason for each in decisions for reason in each.reasons)
     return Accepted(_all([each.decision for each in decisions]), reasons)
 
@@ -59,6 +61,25 @@ def _decide_arm(arm: ArmCounts, rule: Accept) -> Accepted:
     if rule.pass_rate is None and rule.mean_score is None:
         checks.append(_every_case_passed(arm, classes))
     reasons = tuple(f"arm {arm.arm}: {reason}" for each in checks for reason in each.reasons)
+    return Accepted(_all([each.decision for each in checks]), reasons)
+
+
+def _suites(aggregate: RunAggregate, arm: str) -> Accepted:
+    """Whether every criterion holds that suites ask of all their cases; advisory ones decide nothing."""
+    checks: list[Accepted] = []
+    for suite in aggregate.run.lock.get("suite_criteria", ()):
+        results = aggregate.suite_results.get((suite, arm))
+        if results is None:
+            hint = f"orchestrate resume {aggregate.run.id} does it"
+            checks.append(Accepted(None, (f"arm {arm}: the criteria of suite {suite} were not evaluated: {hint}",)))
+        for result in results or ():
+            name = f"arm {arm}: suite {suite}: {result.get('label') or result['id']}"
+            if result["passed"] or result.get("severity") == Severity.ADVISORY:
+                continue
+            code = result.get("errorCode")
+            said = "does not hold" if code is None else f"can't be judged ({code})"
+            checks.append(Accepted(False if code is None else None, (f"{name} {said}",)))
+    reasons = tuple(reason for each in checks for reason in each.reasons)
     return Accepted(_all([each.decision for each in checks]), reasons)
 
 

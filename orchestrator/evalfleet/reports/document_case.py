@@ -70,6 +70,11 @@ def case_entry(run: str, view: CaseView, detail: AttemptDetail | None, planned: 
     return entry
 
 
+def case_state(view: CaseView) -> str:
+    """The word of the report document for what became of a case."""
+    return _state(view, report_codes.report_code(view.kind, view.code))
+
+
 def instant_utc(at: float) -> str:
     """A moment, given in seconds since the epoch, as ISO 8601 in UTC, to the millisecond."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

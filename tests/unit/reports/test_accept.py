@@ -53,6 +53,36 @@ def test_rule(
 
 
 @pytest.mark.parametrize(
+    ("results", "decision", "reason"),
+    [
+        ([], True, None),
+        ([{"id": "a", "passed": True}], True, None),
+        ([{"id": "a", "passed": False}], False, "arm small: suite shop: a does not hold"),
+        ([{"id": "a", "label": "all ran", "passed": False}], False, "arm small: suite shop: all ran does not hold"),
+        ([{"id": "a", "passed": False, "severity": "advisory"}], True, None),
+        ([{"id": "a", "passed": False, "errorCode": "X"}], None, "arm small: suite shop: a can't be judged (X)"),
+        ([{"id": "a", "passed": False, "errorCode": "X"}, {"id": "b", "passed": False}], False, "b does not hold"),
+        (None, None, "arm small: the criteria of suite shop were not evaluated: orchestrate resume"),
+    ],
+)
+def test_the_criteria_of_suites(
+    results: list[dict[str, Any]] | None,
+    decision: bool | None,
+    reason: str | None,
+    make_run: Callable[..., RunInfo],
+    make_arm: Callable[..., ArmCounts],
+) -> None:
+    run = make_run(lock={"suite_criteria": ["shop"]})
+    found = {} if results is None else {("shop", "small"): results}
+    accepted = decide_acceptance(
+        RunAggregate(run=run, arms=(make_arm(passed=10),), suite_results=found), accept_rule({})
+    )
+    assert accepted.decision is decision
+    assert (reason or "") in "\n".join(accepted.reasons)
+    assert bool(accepted.reasons) == (decision is not True)
+
+
+@pytest.mark.parametrize(
     ("minimum", "complete", "earned", "decision"),
     [(2.0, 10, 20.0, True), (2.0, 10, 19.0, False), (2.0, 5, 12.0, None), (2.0, 5, 20.0, True), (2.0, 0, 0.0, None)],
 )
