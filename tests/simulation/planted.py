@@ -173,6 +173,26 @@ def sandbox_limit_ignored_after_adoption(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RunState, "leased_sandboxes", property(wrong))
 
 
+def beginning_forgotten_by_a_claim(patch: pytest.MonkeyPatch) -> None:
+    right = recordings.read
+
+    def wrong(state: RunState, case: Any, pending: Any) -> None:
+        right(state, case, replace(pending, begun=False))
+
+    patch.setattr(recordings, "read", wrong)
+
+
+def went_on_before_the_turn_was_durable(patch: pytest.MonkeyPatch) -> None:
+    right = recordings.reported
+
+    def wrong(state: RunState, worker: Any, recording: Any) -> None:
+        right(state, worker, recording)
+        if recording.turns is not None:
+            worker.recorded.append(recording.attempt)
+
+    patch.setattr(recordings, "reported", wrong)
+
+
 def sandbox_limit_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RunState, "leased_sandboxes", property(lambda self: 0))
 
@@ -228,6 +248,8 @@ BUGS: dict[str, Plant] = {
     "judged before the recording is durable": judged_before_the_recording_is_durable,
     "recording forgotten by a claim": recording_forgotten_by_a_claim,
     "recording forgotten by a loss": recording_forgotten_by_a_loss,
+    "beginning forgotten by a claim": beginning_forgotten_by_a_claim,
+    "went on before the turn was durable": went_on_before_the_turn_was_durable,
     "sandbox limit ignored": sandbox_limit_ignored,
     "sandbox limit ignored after adoption": sandbox_limit_ignored_after_adoption,
     "refused start takes a token": refused_start_takes_a_token,

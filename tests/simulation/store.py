@@ -44,6 +44,7 @@ class Tables:
     settlements: dict[int, int | None] = field(default_factory=dict)
     intents: dict[int, OpenIntent] = field(default_factory=dict)
     recordings: dict[int, int] = field(default_factory=dict)
+    beginnings: dict[int, int] = field(default_factory=dict)
 
     def copied(self) -> Tables:
         """What they hold now; rows themselves never change."""
@@ -53,6 +54,7 @@ class Tables:
             settlements=dict(self.settlements),
             intents=dict(self.intents),
             recordings=dict(self.recordings),
+            beginnings=dict(self.beginnings),
         )
 
 
@@ -146,9 +148,13 @@ class SimStore:
         for attempt in batch.closed_intents:
             t.intents.pop(attempt, None)
         for recording in batch.recordings:
-            t.recordings.setdefault(recording.case, recording.attempt)
+            if recording.turns is None:
+                t.recordings.setdefault(recording.case, recording.attempt)
+            else:
+                t.beginnings[recording.case] = max(recording.turns, t.beginnings.get(recording.case, 0))
         for ordinal in batch.spent_recordings:
             t.recordings.pop(ordinal, None)
+            t.beginnings.pop(ordinal, None)
         return Committed(t.commit_seq, epoch, frozenset(inserted), frozenset(settled), frozenset(settled_cases))
 
     def page(self, after: int, limit: int) -> tuple[tuple[PendingCase, ...], bool]:
@@ -165,6 +171,7 @@ class SimStore:
             lost=sum(1 for row in rows if row.outcome is Outcome.INTERRUPTED and not row.blamed),
             last_attempt=max((row.attempt for row in rows), default=None),
             recorded=case.ordinal in self.tables.recordings,
+            begun=case.ordinal in self.tables.beginnings and case.ordinal not in self.tables.recordings,
         )
 
     def fail_over(self, now: float) -> bool:

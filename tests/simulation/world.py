@@ -10,6 +10,7 @@ import heapq
 import itertools
 import math
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -54,13 +55,18 @@ class Violation(AssertionError):
 
 @dataclass
 class Agent:
-    """How one case behaves when it is executed; `judged` is how long judging it takes, None when nothing judges."""
+    """How one case behaves when it is executed; `judged` is how long judging it takes, None when nothing judges.
+
+    A conversation of several `turns` can be continued after each; `sent` counts how often each was sent.
+    """
 
     seconds: float
     errors: int = 0
     crashes: bool = False
     starts: int = 0
     judged: float | None = None
+    turns: int = 1
+    sent: Counter[int] = field(default_factory=Counter[int])
 
 
 @dataclass
@@ -76,6 +82,7 @@ class WorkerProcess:
     faulted: bool = False
     running: dict[int, Grant] = field(default_factory=dict)
     since: dict[int, float] = field(default_factory=dict)
+    at: dict[int, int] = field(default_factory=dict)
     outstanding: int | None = None
     flush_due: bool = False
     deferred: list[Callable[[], None]] = field(default_factory=list)
@@ -176,9 +183,10 @@ class World:
         roll = self.random.random()
         seconds = self.random.choice([0.01, 0.5, 3.0, 12.0, 25.0]) * self.random.uniform(0.5, 1.5)
         if roll < 0.1:
-            return Agent(seconds, crashes=True)
+            return Agent(seconds, crashes=True, turns=self.random.choice([1, 3]))
         judged = self.random.choice([None, None, 0.1, 5.0, 20.0])
-        return Agent(seconds, errors=1 if roll < 0.25 else 0, judged=judged)
+        turns = self.random.choice([1, 1, 1, 3])
+        return Agent(seconds, errors=1 if roll < 0.25 else 0, judged=judged, turns=turns)
 
     # --- time and the network ---------------------------------------------------------------------------------
 
@@ -481,7 +489,13 @@ class World:
         for grant in received.grants:
             self.start(worker, grant)
         for attempt in received.durable:
-            self.judge(worker, worker.running[attempt])
+            turn = worker.at.get(attempt, 0)
+            agent = self.agents[worker.running[attempt].case.ordinal]
+            if turn < agent.turns:
+                self.check_beginning(worker, attempt, turn)
+                self.converse(worker, attempt, turn + 1)
+            else:
+                self.judge(worker, worker.running[attempt])
         for command in received.commands:
             if command.kind is CommandKind.CANCEL and command.attempt in worker.running:
                 self.seal(worker, command.attempt, Outcome.CANCELLED)
@@ -506,13 +520,30 @@ class World:
         if fails:
             return
         agent.starts += 1
+        turns = self.store.tables.beginnings.get(grant.case.ordinal, 0) if grant.begun else 0
+        self.after(making, lambda: self.converse(worker, attempt, turns + 1))
+
+    def converse(self, worker: WorkerProcess, attempt: int, turn: int) -> None:
+        """Send a turn; when it is the last, the attempt ends with it."""
+        if not worker.alive or attempt not in worker.running:
+            return
+        grant = worker.running[attempt]
+        agent = self.agents[grant.case.ordinal]
+        agent.sent[turn] += 1
+        worker.at[attempt] = turn
 
         def end() -> None:
             if not worker.alive or attempt not in worker.running:
                 return
             if self.defer(worker, end) or self.check_contact(worker) is Contact.LOST:
                 return
-            if agent.crashes and not grant.isolated:
+            if turn < agent.turns:
+                if grant.isolated or grant.case.external:  # which record no beginning
+                    self.converse(worker, attempt, turn + 1)
+                    return
+                worker.state.recorded[attempt] = Recording(attempt, grant.case.ordinal, b"x" * 100, turns=turn)
+                self.flush(worker)
+            elif agent.crashes and not grant.isolated:
                 self.end_worker(worker.state.id)
             elif agent.crashes:
                 self.seal(worker, attempt, Outcome.ERRORED, FailureKind.WORKER, "WORKER_CRASHED")
@@ -525,7 +556,14 @@ class World:
             else:
                 self.seal(worker, attempt, Outcome.COMPLETED)
 
-        self.after(making + agent.seconds, end)
+        self.after(agent.seconds / agent.turns, end)
+
+    def check_beginning(self, worker: WorkerProcess, attempt: int, turn: int) -> None:
+        """A turn that is said to be durable is."""
+        ordinal, tables = worker.running[attempt].case.ordinal, self.store.tables
+        kept = tables.beginnings.get(ordinal, 0) >= turn or ordinal in tables.recordings
+        if not kept and ordinal not in tables.settlements and not self.failing_over():
+            raise Violation(f"case {ordinal} went on before its turn {turn} was durable")
 
     def sandbox_ready(self, worker: WorkerProcess, attempt: int, seconds: float, *, fails: bool) -> None:
         if not worker.alive or attempt not in worker.running:
@@ -727,6 +765,8 @@ class World:
             raise Violation(f"external case {ordinal} was executed again")
         if ordinal in self.store.tables.recordings and not grant.recorded:
             raise Violation(f"the agent of case {ordinal} ran again although it was recorded")
+        if ordinal in self.store.tables.beginnings and not grant.begun and not grant.recorded:
+            raise Violation(f"the conversation of case {ordinal} began anew although its beginning was recorded")
         rows = self.store.tables.attempts.values()
         blamed = sum(1 for row in rows if row.case == ordinal and (row.blamed or row.crashed))
         if blamed >= self.policy.crash_limit:
