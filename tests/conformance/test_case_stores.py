@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -130,3 +130,40 @@ def test_a_connection_that_is_lost_is_made_again(database: str) -> None:
         return found
 
     assert asyncio.run(run()) == 0
+
+
+def test_no_connection_outlives_the_last_attempt(database: str) -> None:
+    async def run() -> list[int]:
+        cases, seen = PostgresCases(database), []
+        async with await connect(database, autocommit=True) as other:
+
+            async def others() -> int:
+                cursor = await other.execute(
+                    "SELECT count(*) FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                    " AND backend_type = 'client backend'"
+                )
+                row = await cursor.fetchone()
+                return 0 if row is None else row[0]
+
+            await cases.snapshots()
+            seen.append(await settled(others, 0))
+            first, second = await cases.open("first"), await cases.open("second")
+            seen.append(await others())
+            await first.close()
+            await first.close()
+            seen.append(await others())
+            await second.close()
+            seen.append(await settled(others, 0))
+        return seen
+
+    assert asyncio.run(run()) == [0, 1, 1, 0]
+
+
+async def settled(count: Callable[[], Awaitable[int]], wanted: int) -> int:
+    """The count, waited for: the server notices a client's end a moment later."""
+    for _ in range(200):
+        if await count() == wanted:
+            break
+        await asyncio.sleep(0.05)
+    return await count()

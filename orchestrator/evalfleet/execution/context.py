@@ -151,7 +151,7 @@ class Root(Conversation[H]):
     def recorded(self, name: str) -> Any:
         """In a replay, the document that the recorded attempt attached under `name`; None where an agent works.
 
-        A replay of an attempt that attached none ends here, errored with NOT_RECORDED.
+        A replay of an attempt that attached none ends here; what stood is kept.
         """
         recorded = self.author.state.job.recorded
         if recorded is None:

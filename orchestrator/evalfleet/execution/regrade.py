@@ -39,8 +39,9 @@ async def regrade(
     agent = RecordedAgent(recorded.turns, time, recorded.attribution, recorded.attachments)
     replay = replace(job, recorded=agent, sandbox=(sandbox, SandboxSpec()), turn_timeout=None)
     found = await run_attempt(replay, replace(services, clock=time), control)
-    if sandbox.used and _went_astray(found.summary):
-        reason = f"{NOT_RECORDED}: the test body decides by what its sandbox gave it"
+    if found.summary.code == NOT_RECORDED_CODE or (sandbox.used and _went_astray(found.summary)):
+        what = "its sandbox gave it" if sandbox.used else "it attached"
+        reason = f"{NOT_RECORDED}: the test body decides by what {what}"
         return Regrading(evidence=recorded, basis=Basis.KEPT, reason=reason)
     return Regrading(evidence=_judged_again(recorded, found), basis=Basis.REPLAYED)
 
@@ -82,8 +83,8 @@ def _own_failure(summary: AttemptSummary) -> AttemptFailure | None:
 
 
 def _went_astray(found: AttemptSummary) -> bool:
-    """Whether the body ended by what was not recorded: it says so, or could not use what it got."""
-    return found.code == NOT_RECORDED_CODE or (found.kind is FailureKind.AUTHORING and found.code in _MISUSED)
+    """Whether the body could not use what it got, since it was not recorded."""
+    return found.kind is FailureKind.AUTHORING and found.code in _MISUSED
 
 
 def _judged_again(recorded: AttemptEvidence, found: AttemptEvidence) -> AttemptEvidence:

@@ -23,7 +23,7 @@ _TABLE = "(collection text, key text, body text NOT NULL, PRIMARY KEY (collectio
 
 
 class PostgresCases:
-    """Snapshots and attempts in schemas of the database at `url`, over one connection, made when it is needed.
+    """Snapshots and attempts in schemas of the database at `url`, over one connection while an attempt is open.
 
     Bodies are text and not jsonb, which would change numbers and refuse NUL.
     """
@@ -32,6 +32,7 @@ class PostgresCases:
         self._url = url
         self._lock = asyncio.Lock()
         self._connection: Connection | None = None
+        self._open = 0
 
     async def keep(self, snapshot_id: str, rows: Sequence[tuple[str, str, str]]) -> None:
         """Keep a snapshot, whole or not at all, whoever else does the same. Raises StoreError."""
@@ -58,16 +59,23 @@ class PostgresCases:
         if not _NAME.fullmatch(name):
             raise ConfigurationError(f"a case store is named by up to 40 of 0-9, a-z and _, not {name!r:.80}")
         schema = _ATTEMPT + name
-        async with self.transaction() as connection:
-            await _create(connection, schema)
+        self._open += 1
+        try:
+            async with self.transaction() as connection:
+                await _create(connection, schema)
+        except BaseException:
+            self.forget()
+            raise
         return PostgresRows(self, schema)
+
+    def forget(self) -> None:
+        """An attempt is closed: its next transaction may be the last of the connection."""
+        self._open -= 1
 
     async def close(self) -> None:
         """Close the connection; snapshots stay."""
         async with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                await connection.close()
+            await self._disconnect()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Connection]:
@@ -80,6 +88,14 @@ class PostgresCases:
                     yield self._connection
             except psycopg.Error as error:
                 raise StoreError(f"the case store: {first_line(error)}") from error
+            finally:
+                if not self._open:
+                    await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
 
 
 class PostgresRows:
@@ -89,6 +105,7 @@ class PostgresRows:
         self._cases = cases
         self._schema = schema
         self._table = sql.Identifier(schema, "records")
+        self._closed = False
 
     async def restore(self, snapshot_id: str) -> bool:
         """Take over the rows of the snapshot's schema in one transaction; False when there is none."""
@@ -123,6 +140,9 @@ class PostgresRows:
 
     async def close(self) -> None:
         """Drop the schema."""
+        if not self._closed:
+            self._closed = True
+            self._cases.forget()
         drop = sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(self._schema))
         async with self._cases.transaction() as connection:
             await connection.execute("SET LOCAL client_min_messages = warning")

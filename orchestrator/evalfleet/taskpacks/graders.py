@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from evalfleet.errors import describe
+from evalfleet.model.canonical import canonical_bytes
 
 
 class GraderStatus(StrEnum):
@@ -74,16 +75,21 @@ class GraderResult:
 PointGrader = Callable[[PointEvidence], GraderResult]
 
 
-def grade(graders: Mapping[str, PointGrader], evidence: PointEvidence) -> tuple[GraderResult, ...]:
-    """What each grader says. One that raises is an error of its own, and none of another."""
-    return tuple(_one(name, grader, evidence) for name, grader in graders.items())
-
-
-def _one(name: str, grader: PointGrader, evidence: PointEvidence) -> GraderResult:
+def grade(name: str, grader: PointGrader, evidence: PointEvidence) -> GraderResult:
+    """What a grader says. One that raises, or answers with anything else, is an error and no answer."""
     try:
-        return grader(evidence)
+        found = grader(evidence)
+        if isinstance(found, GraderResult):  # pyright: ignore[reportUnnecessaryIsInstance] - may be untyped
+            canonical_bytes(found.document())
+            return replace(found, grader=name)
+        return broke(name, f"it returned a {type(found).__name__}, no GraderResult")
     except Exception as error:  # noqa: BLE001 - a pack's own grader may raise anything
-        return GraderResult(name, GraderStatus.ERROR, detail={"error": f"{type(error).__name__}: {describe(error)}"})
+        return broke(name, f"{type(error).__name__}: {describe(error)}")
+
+
+def broke(name: str, why: str) -> GraderResult:
+    """The result of a grader that gave no answer."""
+    return GraderResult(name, GraderStatus.ERROR, detail={"error": why})
 
 
 def grade_decision(evidence: PointEvidence) -> GraderResult:

@@ -80,7 +80,7 @@ class TaskPack:
                 evidence = await converse(t, work, assignment, self.reader, self.allowed(assignment))
         else:
             await say_again(t, evidence)
-        judge(
+        await judge(
             t,
             assignment,
             evidence,

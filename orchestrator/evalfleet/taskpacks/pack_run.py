@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,15 @@ from evalfleet.model.events import OperationStatus
 from evalfleet.taskpacks.assignment import Assignment, GoldPoint
 from evalfleet.taskpacks.case_store import Restored
 from evalfleet.taskpacks.diff import Actor
-from evalfleet.taskpacks.graders import GraderResult, GraderStatus, PointEvidence, PointGrader, Reading, grade
+from evalfleet.taskpacks.graders import (
+    GraderResult,
+    GraderStatus,
+    PointEvidence,
+    PointGrader,
+    Reading,
+    broke,
+    grade,
+)
 from evalfleet.taskpacks.passed import GraderPasses, StateIsClean
 from evalfleet.taskpacks.policy import Allowed
 from evalfleet.taskpacks.reader import Point, Reader, read_point
@@ -102,7 +111,7 @@ async def say_again(t: T, evidence: Document) -> None:
         await t.send(point["said"])
 
 
-def judge(t: T, assignment: Assignment, evidence: Document, grading: Grading) -> None:
+async def judge(t: T, assignment: Assignment, evidence: Document, grading: Grading) -> None:
     """Register the assertions: each grader at each decision point with a gold, and the state.
 
     A grader that does not apply registers none.
@@ -112,12 +121,24 @@ def judge(t: T, assignment: Assignment, evidence: Document, grading: Grading) ->
     for gold in sorted(assignment.gold, key=lambda point: point.at or assignment.max_turns + 1):
         point = _point_at(points, gold)
         seen = PointEvidence(gold.gold, point.reading, grading.requirements)
-        for result in grade(grading.graders, seen):
+        for name, grader in grading.graders.items():
+            result = await _graded(t, name, grader, seen)
             results.append({**result.document(), "at": gold.at})
             if result.status is not GraderStatus.NOT_APPLICABLE:
                 _register(t, result, gold, point, grading.judge)
     _assert(t, "state", Check(StateIsClean()), evidence["state"])
     t.attach(GRADED, results)
+
+
+async def _graded(t: T, name: str, grader: PointGrader, seen: PointEvidence) -> GraderResult:
+    """What a grader says in the time that evaluating takes at most; one that hangs is an error of its own."""
+    services = t.author.state.services
+    limit = services.patience.evaluation
+    try:
+        async with asyncio.timeout(limit):
+            return await services.threads.run(lambda: grade(name, grader, seen))
+    except TimeoutError:
+        return broke(name, f"it took longer than {limit:g} s")
 
 
 def _register(t: T, result: GraderResult, gold: GoldPoint, point: Point, asked: RequestJudge | None) -> None:

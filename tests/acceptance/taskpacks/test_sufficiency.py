@@ -188,6 +188,21 @@ def test_a_row_that_nobody_can_get_right_is_told(orchestrate: Orchestrate, root:
     assert (ended.code, ended.out, ended.err) == (1, wanted, "1 pack, 24 assignments, 1 fault\n")
 
 
+def test_rows_and_tools_written_with_carriage_returns_are_the_same(
+    orchestrate: Orchestrate, root: Path, tmp_path: Path, found: Any
+) -> None:
+    project = tmp_path / "pack"
+    shutil.copytree(root / PACK, project, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in (project / "evals/data/loans.jsonl", project / "loan_tools.py", project / "evals/loans.eval.py"):
+        file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    assert orchestrate("pack", "lint", cwd=project).err == "1 pack, 24 assignments, 0 faults\n"
+    tried = orchestrate("try", "experiment.yaml", "loans/f-021", "--arm", "careful", "--json", cwd=project)
+    (shown,) = orchestrate("show", tried.values[-1]["run"]["id"], "0", "--json").values
+    evidence = shown["attempt"]["attachments"]["taskpack"]
+    assert evidence["manifest"] == found["careful", "f-021"]["taskpack"]["manifest"]
+    assert evidence["state"]["clean"]
+
+
 def test_a_project_without_a_pack_says_so(orchestrate: Orchestrate, root: Path) -> None:
     ended = orchestrate("pack", "lint", cwd=root / "evals/quickstart")
     assert (ended.code, "is made by a TaskPack" in ended.err) == (2, True)

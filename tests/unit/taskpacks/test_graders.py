@@ -10,6 +10,7 @@ from evalfleet.taskpacks.graders import (
     SUFFICIENCY,
     Gold,
     GraderResult,
+    GraderStatus,
     PointEvidence,
     Reading,
     grade,
@@ -53,7 +54,7 @@ GOOD = "We need the signed lease because the one on file is unsigned. Your permi
     ],
 )
 def test_each_grader_says_its_own(seen: PointEvidence, decision: str, gap: str, request_: str) -> None:
-    found = {result.grader: result.status.value for result in grade(SUFFICIENCY, seen)}
+    found = {name: grade(name, grader, seen).status.value for name, grader in SUFFICIENCY.items()}
     assert found == {"decision": decision, "gap": gap, "request": request_}
 
 
@@ -103,14 +104,18 @@ def test_when_a_message_names_a_gap_and_says_why(message: str, reasons: dict[str
     assert (grade_request(seen).status.value == "pass") is passes
 
 
-def test_a_grader_that_raises_is_an_error_of_its_own() -> None:
-    def broken(seen: PointEvidence) -> GraderResult:
-        raise KeyError("gone")
-
-    found = grade({**SUFFICIENCY, "gap": broken}, evidence(SUFFICIENT, "approve"))
-    assert [(result.grader, result.status.value) for result in found] == [
-        ("decision", "pass"),
-        ("gap", "error"),
-        ("request", "not_applicable"),
-    ]
-    assert found[1].detail == {"error": "KeyError: 'gone'"}
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (lambda seen: seen.gone, "AttributeError: 'PointEvidence' object has no attribute 'gone'"),
+        (lambda seen: None, "it returned a NoneType, no GraderResult"),
+        (lambda seen: True, "it returned a bool, no GraderResult"),
+        (lambda seen: 0, "it returned a int, no GraderResult"),
+        (lambda seen: "pass", "it returned a str, no GraderResult"),
+        (lambda seen: GraderResult("x", GraderStatus.PASS, detail={"seen": {1, 2}}), "TypeError: Object of type set"),
+    ],
+)
+def test_no_answer_is_neither_pass_nor_fail(answer: Any, error: str) -> None:
+    found = grade("mine", answer, evidence(SUFFICIENT, "approve"))
+    assert (found.grader, found.status) == ("mine", GraderStatus.ERROR)
+    assert found.detail["error"].startswith(error)
