@@ -46,7 +46,14 @@ class Judged:
 
 def judge(figures: Figures, lanes: int) -> list[Judged]:
     """Every goal that this bench knows; one whose figures are absent has no values."""
-    return [*_costs(figures), *_latency(figures), *_isolation(figures), *_recovery(figures, lanes), *_reading(figures)]
+    return [
+        *_costs(figures),
+        *_latency(figures),
+        *_isolation(figures),
+        *_recovery(figures, lanes),
+        *_reading(figures),
+        *_suites(figures),
+    ]
 
 
 def marginal(figures: Figures, named: Name, n: int, number: int) -> float | None:
@@ -195,6 +202,22 @@ def _recovery(figures: Figures, lanes: int) -> list[Judged]:
         ),
         Judged(goal="G9", what="s from resume to a new row − from submit to one", values=late, must=1.0, real=0.3),
     ]
+
+
+def _suites(figures: Figures) -> list[Judged]:
+    """A scenario with its part of the report beside a row of an eval with its own."""
+    n = max(figures.sizes("W8", PRODUCT, "scenarios"), default=0)
+
+    def cost(kind: str) -> Callable[[int], float | None]:
+        def both(number: int) -> float | None:
+            parts = [marginal(figures, ("W8", PRODUCT, case), n, number) for case in (kind, f"{kind}, report")]
+            return None if None in parts else sum(part for part in parts if part is not None)
+
+        return both
+
+    values = figures.per_round(_ratio(cost("scenarios"), cost("rows")))
+    what = "CPU of a scenario with its report / of a row with its report"
+    return [Judged(goal="suites", what=what, values=values, must=2.0, real=1.2)]
 
 
 def _reading(figures: Figures) -> list[Judged]:

@@ -96,6 +96,13 @@ def shell_commands(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(part.replace("<text>", text) for part in argv) for argv in _COMMANDS)
 
 
+def _scenario(index: int) -> dict[str, object]:
+    text = row_text(index)
+    check = {"id": "said", "kind": "check", "path": ["reply"], "operator": "contains", "value": text}
+    step = {"id": "ask", "input": {"text": text}, "assertions": [check]}
+    return {"id": str(index), "name": text, "writePolicy": "read_only", "steps": [step]}
+
+
 @dataclass(frozen=True, slots=True)
 class Project:
     """A folder with an eval over n rows and an experiment that names one arm."""
@@ -122,6 +129,16 @@ class Project:
             f"limits: {{concurrency: {lanes}}}\n"
         )
         return cls(folder, n)
+
+    @classmethod
+    def with_suite(cls, folder: Path, n: int) -> Project:
+        """The same rows as scenarios of one suite, each with one step and one criterion."""
+        project = cls.write(folder, n)
+        for file in (folder / "evals").iterdir():
+            file.unlink()
+        suite = {"schemaVersion": 1, "id": "sweep", "name": "Sweep", "scenarios": [*map(_scenario, range(n))]}
+        (folder / "evals" / "sweep.suite.json").write_text(json.dumps(suite))
+        return project
 
     @classmethod
     def with_logging_agent(cls, folder: Path, n: int, log: Path, lanes: int) -> Project:

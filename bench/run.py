@@ -30,10 +30,11 @@ from bench.workloads.w2 import latent_agent
 from bench.workloads.w3 import sandboxes
 from bench.workloads.w4 import LANES, kill_and_resume
 from bench.workloads.w5 import open_results
+from bench.workloads.w8 import suite_sweep
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results"
-_WORKLOADS = ("W1", "W2", "W3", "W4", "W5")
+_WORKLOADS = ("W1", "W2", "W3", "W4", "W5", "W8")
 _BACKENDS = ("local", "bubblewrap", "container")
 
 
@@ -104,6 +105,7 @@ def _round(workload: str, setting: Setting, sweep: NullSweep, number: int) -> As
         "W3": lambda: sandboxes(setting, number),
         "W4": lambda: kill_and_resume(setting, number),
         "W5": lambda: open_results(setting, sweep, number),
+        "W8": lambda: suite_sweep(setting, number),
     }[workload]()
 
 
