@@ -30,6 +30,8 @@ class SubmitOptions:
 
     `resume_unfinished` continues an unfinished run of the same digest; `idempotency_key` makes a repeated request
     return the run that the first one made. `keep_sandbox` says whose sandboxes stay when their attempt has ended.
+    `affected_by` names a run: only the evals of its failed and errored cases run, and nothing of them is carried; with
+    `apart_from` all others do.
     """
 
     overrides: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -42,6 +44,8 @@ class SubmitOptions:
     workers: int | None = None
     lanes: int | None = None
     idempotency_key: str | None = None
+    affected_by: str | None = None
+    apart_from: str | None = None
     keep_sandbox: KeepSandbox = KeepSandbox.NONE
 
 

@@ -33,7 +33,8 @@ from evalfleet.store.planned import NewRun, PlannedDataset, PlannedSuite, Preset
 class Request:
     """What a run was asked for: enough to plan it again when it is resumed.
 
-    `experiment` is an absolute path, `in_project` the same relative to the project.
+    `experiment` is an absolute path, `in_project` the same relative to the project. `only` and `without` are ids of
+    evals that an earlier run singled out.
     """
 
     experiment: str
@@ -42,6 +43,8 @@ class Request:
     arms: tuple[str, ...]
     overrides: Mapping[str, str]
     allow_empty: bool
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, experiment: Path, prefixes: Sequence[str], options: PlanOptions) -> Request:
@@ -56,7 +59,9 @@ class Request:
         )
 
     def as_json(self) -> dict[str, Any]:
+        named = {"only": list(self.only), "without": list(self.without)}
         return {
+            **{name: ids for name, ids in named.items() if ids},
             "experiment": self.experiment,
             "in_project": self.in_project,
             "prefixes": list(self.prefixes),
@@ -76,6 +81,8 @@ class Request:
             arms=tuple(value["arms"]),
             overrides=dict(value["overrides"]),
             allow_empty=bool(value["allow_empty"]),
+            only=tuple(value.get("only", ())),
+            without=tuple(value.get("without", ())),
         )
 
 
@@ -89,7 +96,12 @@ async def plan_request(request: Request) -> Plan:
     try:
         judge = default_judge(Settings.from_environment())
         tools = PlanTools(factories=factories, spawner=spawner, env=own_environment(), judge=judge)
-        narrowing = Narrowing(prefixes=request.prefixes, arms=request.arms)
+        narrowing = Narrowing(
+            prefixes=request.prefixes,
+            arms=request.arms,
+            only=frozenset(request.only),
+            without=frozenset(request.without),
+        )
         return await make_plan(loaded, catalog, tools, narrowing, allow_empty=request.allow_empty)
     finally:
         await spawner.close()

@@ -206,13 +206,15 @@ class RunOptions(TypedDict, total=False):
     """How `run` narrows and changes an experiment.
 
     `select` holds eval id prefixes, `overrides` dotted fields to values as written; `address` names a Ray
-    cluster, without one the run is inline; `on_event` is told the live counters about once a second.
+    cluster, without one the run is inline; `on_event` is told the live counters about once a second. `affected_by`
+    names a run: only the evals of its failed and errored cases run, all of them anew.
     """
 
     select: Sequence[str]
     arms: Sequence[str]
     overrides: Mapping[str, str]
     reuse: bool
+    affected_by: str | Run | None
     address: str | None
     on_event: Callable[[RunProgress], None] | None
 
@@ -223,11 +225,12 @@ async def run(experiment: str | Path, **options: Unpack[RunOptions]) -> Run:
     Prints nothing and never exits; failed criteria return. Raises DefinitionError when the definitions are
     invalid, StoreError or InfrastructureError when the run can't be carried out.
     """
-    address = options.get("address")
+    address, affected = options.get("address"), options.get("affected_by")
     chosen = SubmitOptions(
         overrides=dict(options.get("overrides", {})),
         arms=tuple(options.get("arms", ())),
         reuse=options.get("reuse", False),
+        affected_by=affected.id if isinstance(affected, Run) else affected,
         address=address,
         inline=address is None,
     )

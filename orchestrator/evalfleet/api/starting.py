@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from evalfleet.api.affected import singled_out
 from evalfleet.api.backends import check_backends
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.handle import RunHandle
@@ -106,7 +107,7 @@ async def _start(
     place = _place(options, settings)
     async with reaching(place, settings) as venue:
         narrowed = PlanOptions(overrides=options.overrides, arms=options.arms, allow_empty=options.allow_empty)
-        request = Request.of(experiment, prefixes, narrowed)
+        request = await singled_out(Request.of(experiment, prefixes, narrowed), options, settings)
         work = _Work(await plan_request(request), request, place, venue, told, options.keep_sandbox)
         session = await Session.open(settings)
         try:
@@ -170,7 +171,7 @@ async def _unfinished(session: Session, plan: Plan) -> UnfinishedRun | None:
 async def _begin(session: Session, work: _Work, options: SubmitOptions, kind: RunKind) -> str:
     """Create the run and carry it out, unless the same request has made it before; its id."""
     plan, random = work.plan, SystemRandom()
-    reuse = options.reuse or plan.experiment.reuse == "settled"
+    reuse = (options.reuse or plan.experiment.reuse == "settled") and not work.request.only
     history = await load_history(session.url, plan) if reuse and kind is RunKind.SWEEP else NoHistory()
     planned = new_run(plan, work.request, run_id_from(random.bits(50)), kind, history)
     planned = replace(planned, idempotency_key=options.idempotency_key)

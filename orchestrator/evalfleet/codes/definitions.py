@@ -26,7 +26,8 @@ _EVAL_FILES = CodeTable(
         ),
         ErrorCode(
             "UNKNOWN_EVAL",
-            "the eval that a worker was sent, or that a run to be judged again has cases of, is not there any more",
+            "the eval that a worker was sent, that a run to be judged again has cases of, or that failed in the run of "
+            "`--affected-by`, is not there any more",
             "resubmit, or name the project that has it (`rescore --evals`)",
         ),
         ErrorCode("UNKNOWN_OPTION", "`define_eval` has no such option", "the message names the nearest one"),

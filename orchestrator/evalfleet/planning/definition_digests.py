@@ -29,7 +29,10 @@ def definition_digests(
 ) -> dict[str, str]:
     """Digest by name: `arms.small.model`, `eval weather/brooklyn source`, `dataset data/sql.jsonl`."""
     result = dict(_experiment(experiment))
-    result["command line"] = digest([narrowing.prefixes, narrowing.tags, narrowing.arms])
+    named = [sorted(ids) for ids in (narrowing.only, narrowing.without)]
+    result["command line"] = digest(
+        [narrowing.prefixes, narrowing.tags, narrowing.arms, *(named if any(named) else [])]
+    )
     for arm in arms:
         result |= {f"arm {arm.name} {field}": arm.parts.fields[field] for field in ("adapter", "agent", "target")}
     for name, parts in evals.items():

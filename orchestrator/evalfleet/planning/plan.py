@@ -257,6 +257,9 @@ class _Planner:
                 self._problems.append(Problem("UNKNOWN_PREFIX", message, field="prefix", hint=hint))
             else:
                 self._problems.append(self._loaded.problem("UNKNOWN_PREFIX", message, ("evals", where, index), hint))
+        for eval_id in selector.missing():
+            hint = "an eval that failed is no longer there, or no longer selected"
+            self._problems.append(Problem("UNKNOWN_EVAL", f"{eval_id!r} is not selected", field="affected", hint=hint))
         if not evals and not self._problems and not self._allow_empty:
             message = "no case is selected: no eval passes the selection"
             hint = "--allow-empty plans an empty run"

@@ -4,17 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from evalfleet.model.experiment import Selection
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Narrowing:
-    """What the command line adds; it can only take Evals away. Empty means no restriction."""
+    """What the command line adds; it can only take Evals away. Empty means no restriction.
+
+    `only` keeps the Evals with exactly these ids, `without` takes those away.
+    """
 
     prefixes: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     arms: tuple[str, ...] = ()
+    only: frozenset[str] = frozenset()
+    without: frozenset[str] = frozenset()
+
+    def may_name(self, definition_id: str, *, rows: bool) -> bool:
+        """Whether `only` leaves any Case of the definition."""
+        return not self.only or definition_id in (self._owners if rows else self.only)
+
+    def names(self, eval_id: str) -> bool:
+        return (not self.only or eval_id in self.only) and eval_id not in self.without
+
+    @cached_property
+    def _owners(self) -> frozenset[str]:
+        """The definitions that the ids of `only` can be rows of."""
+        return frozenset(eval_id.rpartition("/")[0] for eval_id in self.only)
 
 
 @dataclass(slots=True)
@@ -28,6 +46,7 @@ class Selector:
     selection: Selection
     narrowing: Narrowing
     _matched: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    _named: set[str] = field(default_factory=set[str])
 
     def may_admit(self, definition_id: str, tags: tuple[str, ...], *, rows: bool) -> bool:
         """Whether any Case of the definition can be admitted: decides if its dataset has to be read."""
@@ -37,7 +56,8 @@ class Selector:
             for where, prefixes in (("select", self.selection.select), ("prefix", self.narrowing.prefixes))
         ]
         tagged = all(not wanted or set(wanted) & set(tags) for wanted in (self.selection.tags, self.narrowing.tags))
-        admitted = all(possible) and tagged and not set(self.selection.exclude_tags) & set(tags)
+        named = self.narrowing.may_name(definition_id, rows=rows)
+        admitted = all(possible) and tagged and named and not set(self.selection.exclude_tags) & set(tags)
         if not admitted:
             self._pass_over(below, rows=rows)
         return admitted
@@ -49,7 +69,14 @@ class Selector:
         excluded = (
             self._any("exclude", self.selection.exclude, eval_id, rows=False) if self.selection.exclude else False
         )
-        return selected and narrowed and not excluded
+        admitted = selected and narrowed and not excluded and self.narrowing.names(eval_id)
+        if admitted and self.narrowing.only:
+            self._named.add(eval_id)
+        return admitted
+
+    def missing(self) -> list[str]:
+        """The ids of `only` that no selected Eval has."""
+        return sorted(self.narrowing.only - self._named)
 
     def unmatched(self) -> Iterator[tuple[str, int, str]]:
         """Prefixes that matched nothing: the list (`select`, `exclude`, `prefix`), the index, the prefix."""

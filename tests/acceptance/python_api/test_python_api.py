@@ -149,6 +149,19 @@ def test_reuse_carries_from_python_too(python: Python) -> None:
     assert printed == "That is €64.40.\n"
 
 
+def test_what_failed_runs_anew_from_python(python: Python, finished: str) -> None:
+    printed = python(f"""
+        import evalfleet
+
+        experiment = "evals/quickstart/experiment.yaml"
+        with evalfleet.open({finished!r}) as run, evalfleet.run_sync(
+            experiment, arms=["hasty"], overrides={{"repetitions": "1"}}, reuse=True, affected_by=run
+        ) as affected:
+            print([(case.eval_id, case.status.value, case.view.carried_from) for case in affected.cases()])
+    """)
+    assert printed == "[('unknown_order', 'failed', None)]\n"
+
+
 def test_what_is_wrong_is_raised_with_a_code_and_problems_and_exits_nothing(python: Python) -> None:
     printed = python("""
         import evalfleet

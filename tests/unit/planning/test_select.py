@@ -69,3 +69,28 @@ def test_a_prefix_of_what_was_narrowed_away_is_not_unknown() -> None:
     ]
     chosen.admits("weather")
     assert list(chosen.unmatched()) == [("select", 2, "sql0"), ("exclude", 2, "x")]
+
+
+def test_exact_ids_are_kept_or_taken_away_and_no_longer_ones_with_them() -> None:
+    named = frozenset({"sql/0001", "weather"})
+    only, without = (Selector(Selection(), Narrowing(**{how: named})) for how in ("only", "without"))
+    for name in ("sql/0001", "weather"):
+        assert only.admits(name) and not without.admits(name)
+    for name in ("sql/00011", "sql/0002", "sql", "weather/brooklyn"):
+        assert not only.admits(name) and without.admits(name)
+    assert [
+        only.may_admit(name, (), rows=rows) for name, rows in (("sql", True), ("weather", False), ("sql", False))
+    ] == [
+        True,
+        True,
+        False,
+    ]
+    assert without.may_admit("sql", (), rows=True)
+
+
+def test_exact_ids_that_nothing_has_are_known() -> None:
+    only = Selector(Selection(exclude=("weather",)), Narrowing(only=frozenset({"sql/0001", "weather", "gone"})))
+    for name in ("sql/0001", "weather"):
+        only.admits(name)
+    assert only.missing() == ["gone", "weather"]
+    assert Selector(Selection(), Narrowing()).missing() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from evalfleet.cli.outcome import conclude, telling_how_to_resume
 from evalfleet.cli.progress import ProgressDisplay
 from evalfleet.cli.unfinished import UnfinishedChoice
 from evalfleet.cli.warmth import why_not_joined
+from evalfleet.errors import DefinitionError
+from evalfleet.model.verdict import RunStatus
 from evalfleet.reports.exit_code import ExitCode
 
 
@@ -31,6 +34,10 @@ from evalfleet.reports.exit_code import ExitCode
     help="Go on with a run of the same definitions that never ended.",
 )
 @click.option("--wait/--detach", "wait", default=True, help="Wait for the end, or return once the run is on its way.")
+@click.option(
+    "--affected-by", metavar="RUN", help="Only the evals of RUN's failed and errored cases, all of them anew."
+)
+@click.option("--then-suite", is_flag=True, help="With --affected-by: when all of those pass, run all others.")
 @click.option("--allow-empty", is_flag=True, help="A selection without cases is no error.")
 @click.option("--inline", is_flag=True, help="Run in this process, without Ray.")
 @click.option("--idempotency-key", metavar="KEY", help="A repeated request with this key returns the first one's run.")
@@ -40,19 +47,49 @@ from evalfleet.reports.exit_code import ExitCode
 @options.json_option
 @pass_application
 def command(
-    application: Application, experiment: Path, prefixes: tuple[str, ...], wait: bool, **chosen: Any
+    application: Application,
+    experiment: Path,
+    prefixes: tuple[str, ...],
+    wait: bool,
+    then_suite: bool,
+    **chosen: Any,
 ) -> ExitCode:
     """Run EXPERIMENT, or only its evals whose ids start with a PREFIX.
 
     Prints the run's id first. The exit code says whether the run was accepted.
     """
-    work = _submit if wait else submit_detached
-    return application.run(work(application, experiment, prefixes, SubmitOptions(**chosen)))
+    options = SubmitOptions(**chosen)
+    if then_suite and options.affected_by is None:
+        raise click.UsageError("--then-suite goes with --affected-by RUN")
+    if not wait:
+        return application.run(submit_detached(application, experiment, prefixes, options))
+    return application.run(_submit(application, experiment, prefixes, options, then_suite))
 
 
 async def _submit(
-    application: Application, experiment: Path, prefixes: tuple[str, ...], chosen: SubmitOptions
+    application: Application, experiment: Path, prefixes: tuple[str, ...], chosen: SubmitOptions, then_suite: bool
 ) -> ExitCode:
+    code, all_passed = await _run(application, experiment, prefixes, chosen)
+    if not then_suite:
+        return code
+    if not all_passed:
+        application.note("the other evals were not run: not all that were affected pass")
+        return code if code is not ExitCode.ACCEPTED else ExitCode.NOT_ACCEPTED
+    key = None if chosen.idempotency_key is None else f"{chosen.idempotency_key}-then"
+    others = replace(chosen, affected_by=None, apart_from=chosen.affected_by, idempotency_key=key)
+    try:
+        return (await _run(application, experiment, prefixes, others))[0]
+    except DefinitionError as error:
+        if {problem.code for problem in error.problems} != {"NO_CASES"}:
+            raise
+        application.note("there are no other evals")
+        return code
+
+
+async def _run(
+    application: Application, experiment: Path, prefixes: tuple[str, ...], chosen: SubmitOptions
+) -> tuple[ExitCode, bool]:
+    """The exit code of a run, and whether it ended with all that counts passed."""
     unfinished = UnfinishedChoice(application, resume=chosen.resume_unfinished)
     unfinished.lines += why_not_joined(chosen.address, inline=chosen.inline)
     with (
@@ -61,4 +98,6 @@ async def _submit(
     ):
         run = await application.api.submit(experiment, prefixes, chosen, display.update, created, unfinished)
     async with run:
-        return await conclude(application, run)
+        code = await conclude(application, run)
+        report = await run.report()
+        return code, report.run.status is RunStatus.COMPLETED and not report.not_passed
