@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from loan_tools import DECISIONS, TOOLS
 
-from evalfleet.taskpacks.assignment import Assignment
-from evalfleet.taskpacks.diff import Operation
-from evalfleet.taskpacks.pack import TaskPack
-from evalfleet.taskpacks.policy import Allowed
-from evalfleet.taskpacks.reader import CallReader
-from evalfleet.taskpacks.state import Collection
+from evalfleet import Allowed, Assignment, CallReader, Collection, Operation, TaskPack
 
 #: The ids an applicant may be asked for, with the names they go by in a letter.
 REQUIREMENTS = {

@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict
 
+from evalfleet import Cases, pack_tool
 from evalfleet.model.tool import ToolRejected
-from evalfleet.taskpacks.cases import Cases
-from evalfleet.taskpacks.pack_tool import pack_tool
 
 DECISIONS = {"approve": "approved", "request": "waiting"}
 

@@ -16,7 +16,12 @@ from evalfleet.model.grading import Basis
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.turn import Turn
 from evalfleet.model.verdict import Verdict
+from evalfleet.taskpacks.diff import Operation
 from evalfleet.taskpacks.graders import SUFFICIENCY
+from evalfleet.taskpacks.pack_run import RequestJudge
+from evalfleet.taskpacks.policy import Allowed
+from evalfleet.testing.judge_endpoint import ruling
+from tests.unit.execution.test_judging import Court
 from tests.unit.taskpacks.parcels import PACK, assignment, pack
 
 ASK = {"items": [{"requirement": "licence", "reason": "it is missing"}], "message": "Send the licence, it is missing."}
@@ -174,3 +179,32 @@ async def test_new_gold_is_held_against_the_old_evidence(attempt: Any, make_job:
         "request": "mismatched",
         "state": "matched",
     }
+
+
+async def test_the_judge_of_an_eval_grades_the_request_where_a_pack_says_so(attempt: Any) -> None:
+    allowed = [Allowed(collection="letters", operation=Operation.ADDED)]
+    own = pack(request_judge=RequestJudge(rubric="Names each gap and says why.", minimum=0.6), policy=allowed)
+    single = assignment(gold=[{"decision": "ask", "unmet": ["licence"]}], script=[])
+    for agent, score, verdict in ((clerk, 0.9, Verdict.PASSED), (clerk, 0.5, Verdict.FAILED)):
+        court = Court(attempt)
+        found = await court(own.run, [ruling(score)], adapter=agent, row=single)
+        (asked,) = [row for row in found.assertions if row.key == "request"]
+        assert (asked.name, asked.label, asked.outcome.measurement) == ("judge.rubric", "request", score)
+        assert (found.attachments["graders"][2]["status"], found.assertions[0].key) == ("pass", "decision")
+        question = court.bodies[0]["messages"][1]["content"]
+        assert "Send the licence, it is missing." in question and "Names each gap" in question
+        assert results(found)["gap"] == "matched"
+        assert (found.summary.verdict, results(found)["state"]) == (verdict, "matched")
+
+
+async def test_a_judge_that_gives_no_answer_hides_no_other_grader(attempt: Any) -> None:
+    own = pack(request_judge=RequestJudge(rubric="Names each gap and says why."), policy=[])
+    single = assignment(gold=[{"decision": "ask", "unmet": ["licence"]}], script=[])
+    found = await Court(attempt)(own.run, [], adapter=clerk, row=single)
+    assert results(found) == {
+        "decision": "matched",
+        "gap": "matched",
+        "request": "unavailable",
+        "state": "mismatched",
+    }
+    assert (found.summary.verdict, found.summary.kind) == (Verdict.ERRORED, "judge")
