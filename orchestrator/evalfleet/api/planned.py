@@ -147,8 +147,15 @@ def _lock(plan: Plan, request: Request) -> dict[str, Any]:
     """What the run was planned from: enough to plan it again, and to say what changed since."""
     recorded = {"request": request.as_json(), "definition": dict(plan.digests), "parts": parts_to_record(plan)}
     judges = {"judges": [use.as_json() for use in plan.judge_uses]} if plan.judge_uses else {}
+    described = {name: one.description for name, one in plan.definitions.items() if one.description is not None}
     asking = [suite.id for suite in plan.suites if suite.assertions]
-    return {**plan.lock, **recorded, **judges, **({"suite_criteria": asking} if asking else {})}
+    return {
+        **plan.lock,
+        **recorded,
+        "descriptions": described,
+        **judges,
+        **({"suite_criteria": asking} if asking else {}),
+    }
 
 
 def _arm(model: str | None, adapter: str, missing: str | None) -> dict[str, Any]:

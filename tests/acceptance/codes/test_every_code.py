@@ -7,6 +7,7 @@
 | a sandbox | `test_codes_of_sandboxes.py`: BODIES, AROUND |
 | a judge | `test_codes_of_judges.py`: BODIES, WHY |
 | a report | `test_codes_of_reports.py`: ARMS |
+| a suite | `test_codes_of_suites.py`: SCENARIOS, REFUSED, CALLED |
 | a process of its own | `test_codes_of_the_machinery.py`: APART |
 | a definition | `test_codes_of_definitions.py`: EVAL_FILES, OF_ROWS, AT_ONCE, EXPERIMENTS |
 | what a test is about that shares no run with others | SINGLE |
@@ -28,6 +29,7 @@ from tests.acceptance.codes import (
     test_codes_of_judges,
     test_codes_of_reports,
     test_codes_of_sandboxes,
+    test_codes_of_suites,
     test_codes_of_the_machinery,
 )
 from tests.unit.semantics.test_requirements import TESTS, names_in
@@ -51,6 +53,9 @@ IN_TABLES = {
     *IN_DEFINITIONS,
     *test_codes_of_arms.ARMS,
     *test_codes_of_reports.ARMS,
+    *test_codes_of_suites.SCENARIOS,
+    *test_codes_of_suites.REFUSED,
+    *test_codes_of_suites.CALLED,
     *test_codes_of_sandboxes.AROUND,
 }
 
@@ -59,6 +64,9 @@ DEFINITIONS = "acceptance/codes/test_codes_of_definitions.py"
 MACHINERY = "acceptance/codes/test_codes_of_the_machinery.py"
 LATER = "acceptance/codes/test_codes_of_later_commands.py"
 LINT = "unit/cli/test_list.py"
+TOOLS, WORLD = "unit/execution/test_tools_and_attachments.py", "unit/taskpacks/test_world.py"
+STORES = "conformance/test_case_stores.py"
+SUITES = "acceptance/codes/test_codes_of_suites.py"
 TASKS, TASK_BODIES = "acceptance/sandboxes/test_task_folders.py", "unit/execution/test_task_folders.py"
 
 #: Codes that are read back in a test of their own, which names them.
@@ -97,6 +105,22 @@ SINGLE = {
     "ROWS_NAMED_BY_POSITION": f"{LINT}::test_lint_warns_and_refuses_nothing",
     "REPEATED_ROW": f"{LINT}::test_lint_warns_and_refuses_nothing",
     "OVERLOOKED_FILE": f"{LINT}::test_lint_warns_and_refuses_nothing",
+    # of suites
+    "EVALUATION_CANCELLED": f"{SUITES}::test_what_is_reached_when_the_attempt_is_to_end_is_cancelled",
+    "EVALUATION_INCOMPLETE": f"{SUITES}::test_a_case_with_fewer_turns_than_steps_is_never_a_pass",
+    "NO_CRITERIA": f"{SUITES}::test_a_scenario_that_checks_nothing_is_a_warning",
+    "UNKNOWN_TAG": f"{SUITES}::test_a_tag_that_no_scenario_has_is_a_warning",
+    "JUDGE_UNAVAILABLE": "unit/reports/test_document.py::test_the_text_of_a_failure_never_enters",
+    # of task packs
+    "INVALID_TOOLS": f"{TOOLS}::test_what_is_no_tool_and_no_document_is_the_authors_mistake",
+    "INVALID_ATTACHMENT": f"{TOOLS}::test_what_is_no_tool_and_no_document_is_the_authors_mistake",
+    "UNKNOWN_TOOL": f"{WORLD}::test_what_goes_wrong_is_traced_and_changes_nothing",
+    "INVALID_ARGUMENTS": f"{WORLD}::test_what_goes_wrong_is_traced_and_changes_nothing",
+    "CALL_REJECTED": f"{WORLD}::test_what_goes_wrong_is_traced_and_changes_nothing",
+    "TOOL_RAISED": f"{WORLD}::test_what_goes_wrong_is_traced_and_changes_nothing",
+    "READ_ONLY_TOOL": f"{WORLD}::test_a_tool_that_writes_without_saying_so_is_the_packs_mistake",
+    "RESPONDER_NO_RULE": f"{WORLD}::test_without_a_rule_there_is_no_answer",
+    "CASE_STORE_FAILED": f"{WORLD}::test_a_store_that_breaks_is_nobodys_fault_but_its_own",
     # of reports
     "EVALUATION_RESUME_INVALID": "unit/reports/test_document_import.py::"
     "test_a_document_that_contradicts_itself_is_refused_with_the_place",
@@ -124,6 +148,10 @@ GUARDS = {
     # the machine would have to be out of memory, or a worker to leave by itself
     "WORKER_OOM": "unit/scheduling/test_losses.py::test_a_worker_that_ended_leaves_an_interrupted_attempt",
     "WORKER_DRAINED": "unit/scheduling/test_losses.py::test_a_worker_that_ended_leaves_an_interrupted_attempt",
+    # the shipped suite gives them to every kind of case store
+    "SNAPSHOT_NOT_FOUND": f"{STORES}::test_the_suite_refuses_what_is_wrong",
+    "SNAPSHOT_DAMAGED": f"{STORES}::test_the_suite_refuses_what_is_wrong",
+    "RESET_WHILE_ACTIVE": f"{STORES}::test_the_suite_refuses_what_is_wrong",
     # they need a container engine: `make test-engines`
     "SANDBOX_IMAGE_MISSING": "engines/test_containers.py::test_an_image_that_is_nowhere_is_missing",
     "SANDBOX_IMAGE_UNFIT": "engines/test_containers.py::test_an_unfit_image_is_told_once_and_leaves_nothing",
