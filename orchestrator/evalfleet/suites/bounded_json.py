@@ -51,6 +51,10 @@ class _Place:
             place = place.parent
         return False
 
+    @property
+    def own(self) -> Path:
+        return () if self.parent is None or self.step is None else self.parent.path(self.step)
+
     def path(self, step: str | int) -> Path:
         parts = [step]
         place: _Place | None = self
@@ -104,7 +108,7 @@ class _Copy:
                 continue
             for key, item in cast("Mapping[Any, Any]", source).items():
                 if not isinstance(key, str):
-                    raise NotJson("holds a key that is no text", _path(place.parent, place.step or ""))
+                    raise NotJson("holds a key that is no text", place.own)
                 copy[str(key)] = self.of(item, key, place)
 
     def _container(

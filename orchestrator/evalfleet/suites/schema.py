@@ -17,7 +17,6 @@ from pydantic import (
     model_validator,
 )
 from pydantic.alias_generators import to_camel
-from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from evalfleet.suites.operators import OPERATORS
@@ -69,7 +68,6 @@ Children = Annotated[list[A], Field(min_length=1, max_length=100)]
 Steps = Annotated[list[A], Field(min_length=1, max_length=500)]
 Scenarios = Annotated[list[A], Field(min_length=1, max_length=10_000)]
 Description = Annotated[str, StringConstraints(max_length=5_000)]
-Variants: TypeAlias = "Annotated[list[VariantDocument], Field(min_length=1, max_length=100)]"
 
 
 class Strict(BaseModel):
@@ -87,7 +85,7 @@ class Strict(BaseModel):
 
 class Criterion1(Strict):
     id: Id
-    label: Annotated[Label | SkipJsonSchema[None], Said] = None
+    label: Annotated[Label | None, Said] = None
 
 
 class Criterion2(Criterion1):
@@ -135,7 +133,7 @@ class Custom1(Criterion1):
 class Check2(Check[Operator2], Criterion2):
     """`tolerance` belongs to `approx`: the largest difference that is still equal."""
 
-    tolerance: Annotated[Annotated[float, Field(ge=0)] | SkipJsonSchema[None], Said] = None
+    tolerance: Annotated[Annotated[float, Field(ge=0)] | None, Said] = None
 
     @model_validator(mode="after")
     def _tolerates(self) -> Check2:
@@ -182,7 +180,7 @@ class VariantDocument(Strict):
 class StepDocument(Strict):
     id: Id
     input: JsonObject
-    variants: Annotated[Variants | SkipJsonSchema[None], Said] = None
+    variants: Annotated[Children[VariantDocument] | None, Said] = None
 
 
 class Step1(StepDocument):
@@ -198,10 +196,10 @@ class ScenarioDocument(Strict):
 
     id: Id
     name: Name
-    description: Annotated[Description | SkipJsonSchema[None], Said] = None
+    description: Annotated[Description | None, Said] = None
     tags: Annotated[list[Tag], Field(max_length=100)] = []
     write_policy: Literal["read_only", "external"]
-    skip_reason: Annotated[Reason | SkipJsonSchema[None], Said] = None
+    skip_reason: Annotated[Reason | None, Said] = None
     metadata: JsonObject = {}
 
 
@@ -233,6 +231,8 @@ class Suite2(SuiteDocument):
     assertions: Assertions[Assertion2] = []
 
 
+_NULL = {"type": "null"}
+
 ASSERTIONS: TypeAdapter[list[Any]] = TypeAdapter(Assertions[Assertion2])
 
 
@@ -250,9 +250,12 @@ def _at(key: str, what: str) -> PydanticCustomError:
 
 def without_null_defaults(schema: Any) -> Any:
     """A JSON Schema whose optional keys may be left out, and not be null."""
-    if isinstance(schema, dict):
-        said = [pair for pair in cast("dict[str, Any]", schema).items() if pair != ("default", None)]
-        return {key: without_null_defaults(item) for key, item in said}
     if isinstance(schema, list):
-        return [without_null_defaults(item) for item in cast("list[Any]", schema)]
-    return schema
+        return [without_null_defaults(item) for item in cast("list[Any]", schema) if item != _NULL]
+    if not isinstance(schema, dict):
+        return schema
+    said = [pair for pair in cast("dict[str, Any]", schema).items() if pair != ("default", None)]
+    clean = {key: without_null_defaults(item) for key, item in said}
+    if len(clean.get("anyOf", ())) == 1:
+        return dict(sorted((clean.pop("anyOf")[0] | clean).items()))
+    return clean
