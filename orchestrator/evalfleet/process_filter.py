@@ -1,7 +1,7 @@
 """A filter on system calls, as a classic BPF program: it refuses what exploits of the kernel need and tests don't.
 
 A deny list, not a wall: the walls are namespaces, no capability and no new privileges. It stands on the standard
-library alone and little of that, since `process_launcher` runs it between fork and exec.
+library alone and little of that, since the launcher is forked with it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import ctypes
 import errno
 import os
 import struct
-from dataclasses import dataclass
 
 #: Every CLONE_NEW* but NEWTIME, whose bit is part of the signal number in `clone`.
 _NEW_NAMESPACES = 0x7E02_0000
@@ -58,21 +57,11 @@ _REFUSED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Machine:
-    """What differs between architectures; `column` is that of `_REFUSED`."""
-
-    audit: int
-    column: int
-    clone: int
-    unshare: int
-    ioctl: int
-    ptrace: int
-
-
+#: What differs between architectures: how the kernel names it, its column of `_REFUSED`, and the numbers of `clone`,
+#: `unshare`, `ioctl` and `ptrace`.
 _MACHINES = {
-    "x86_64": _Machine(audit=0xC000_003E, column=1, clone=56, unshare=272, ioctl=16, ptrace=101),
-    "aarch64": _Machine(audit=0xC000_00B7, column=2, clone=220, unshare=97, ioctl=29, ptrace=117),
+    "x86_64": (0xC000_003E, 1, 56, 272, 16, 101),
+    "aarch64": (0xC000_00B7, 2, 220, 97, 29, 117),
 }
 #: Its flags are in memory, where no filter can look; "not implemented" makes C libraries use `clone`.
 _CLONE3 = 435
@@ -90,13 +79,13 @@ _Instruction = tuple[int, int, int, int]
 
 def program(machine: str) -> list[_Instruction] | None:
     """The instructions for an architecture, as (code, jump if true, jump if false, constant); None if unknown."""
-    of = _MACHINES.get(machine)
-    if of is None:
+    if machine not in _MACHINES:
         return None
+    audit, column, clone, unshare, ioctl, ptrace = _MACHINES[machine]
     refuse = (_RETURN, 0, 0, _ERRNO | errno.EPERM)
     steps: list[_Instruction] = [
         (_LOAD, 0, 0, _ARCHITECTURE),
-        (_EQUAL, 1, 0, of.audit),
+        (_EQUAL, 1, 0, audit),
         refuse,  # a 32-bit program: its numbers mean other calls
         (_LOAD, 0, 0, _NUMBER),
         (_AT_LEAST, 0, 1, _X32),
@@ -105,12 +94,12 @@ def program(machine: str) -> list[_Instruction] | None:
         (_RETURN, 0, 0, _ERRNO | errno.ENOSYS),
     ]
     for call in _REFUSED:
-        steps += [(_EQUAL, 0, 1, int(call[of.column])), refuse]
+        steps += [(_EQUAL, 0, 1, int(call[column])), refuse]
     for number, argument, test, values in (
-        (of.clone, _FIRST, _ANY_BIT, (_NEW_NAMESPACES,)),
-        (of.unshare, _FIRST, _ANY_BIT, (_NEW_NAMESPACES,)),
-        (of.ioctl, _SECOND, _EQUAL, (_TIOCSTI, _TIOCLINUX)),
-        (of.ptrace, _FIRST, _EQUAL, (_PTRACE_ATTACH, _PTRACE_SEIZE)),
+        (clone, _FIRST, _ANY_BIT, (_NEW_NAMESPACES,)),
+        (unshare, _FIRST, _ANY_BIT, (_NEW_NAMESPACES,)),
+        (ioctl, _SECOND, _EQUAL, (_TIOCSTI, _TIOCLINUX)),
+        (ptrace, _FIRST, _EQUAL, (_PTRACE_ATTACH, _PTRACE_SEIZE)),
     ):
         checks = [step for value in values for step in ((test, 0, 1, value), refuse)]
         steps += [(_EQUAL, 0, len(checks) + 2, number), (_LOAD, 0, 0, argument), *checks, (_RETURN, 0, 0, _ALLOW)]
@@ -121,16 +110,19 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
 
 
+_STEP = struct.Struct("=HBBI")
+#: Put together once, before there is a process that needs it; nothing where there is no filter.
+_CODE = b"".join(_STEP.pack(*step) for step in program(os.uname().machine) or ())
+
+
 def install() -> bool:
     """Put the filter on this process and what it starts; it must have no new privileges. False where there is none.
 
     Raises OSError when the kernel refuses it.
     """
-    steps = program(os.uname().machine)
-    if steps is None:
+    if not _CODE:
         return False
-    code = b"".join(struct.pack("=HBBI", *step) for step in steps)
-    whole = _Program(len(steps), code)
+    whole = _Program(len(_CODE) // _STEP.size, _CODE)
     if _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(whole)) == 0:
         return True
     number = ctypes.get_errno()

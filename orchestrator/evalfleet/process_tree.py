@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 
-from evalfleet import process_launcher
+from evalfleet import process_protocol
 from evalfleet.errors import InfrastructureError
 from evalfleet.process_readers import Readers
 from evalfleet.sandbox_ports import Command
@@ -73,7 +73,7 @@ class Tree:
         if self.gone.done():
             return
         try:
-            self._reusable = self._handed_over and self._control.send(process_launcher.END) > 0
+            self._reusable = self._handed_over and self._control.send(process_protocol.END) > 0
         except OSError:
             self._reusable = False
         if not self._reusable:  # the end of the conversation is an end for the tree too
@@ -101,7 +101,7 @@ class Tree:
         except ConnectionError:
             lines = b""
         for line in lines.decode().splitlines():
-            if line == process_launcher.GONE:
+            if line == process_protocol.GONE:
                 self._settle(reusable=self._reusable)
             elif not self.exited.done():
                 self.exited.set_result(line)
@@ -127,13 +127,13 @@ def ending(report: str | None, command: Command) -> tuple[int | None, int | None
         raise InfrastructureError(f"how {program!r} ended is unknown: its supervisor went away, or the sandbox closed")
     kind, value, *about = report.split()
     number = int(value)
-    if kind == process_launcher.ERROR and about == ["supervisor"]:
+    if kind == process_protocol.ERROR and about == ["supervisor"]:
         raise InfrastructureError(f"no process can be started for {program!r}: {os.strerror(number)}")
-    if kind == process_launcher.ERROR and about == ["namespaces"]:
+    if kind == process_protocol.ERROR and about == ["namespaces"]:
         raise InfrastructureError(f"{program!r} can't be started in its sandbox: {os.strerror(number)}")
-    if kind == process_launcher.ERROR:
+    if kind == process_protocol.ERROR:
         raise OSError(number, os.strerror(number), command.cwd if about == ["cwd"] else program)
-    return (number, None) if kind == process_launcher.EXIT else (None, number)
+    return (number, None) if kind == process_protocol.EXIT else (None, number)
 
 
 def _input_file(data: bytes | None) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import errno
 import os
 import resource
 import signal
@@ -13,36 +12,20 @@ import socket
 import subprocess
 import sys
 import threading
-import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from evalfleet import process_launcher
+from evalfleet.errors import InfrastructureError
+from evalfleet.process_commands import Commands, asked
+from evalfleet.process_enclosed import WardenProcess
+from evalfleet.process_pool import HostLauncher
+from evalfleet.process_protocol import WARDEN, encode_ask
 from evalfleet.process_readers import Readers
-from evalfleet.process_tree import Tree, ending
-from evalfleet.sandbox_ports import Command, CommandResult, Inside
+from evalfleet.sandbox_ports import Command, CommandResult
 
 _PR_SET_PDEATHSIG = 1
 _PARENT_POLL_SECONDS = 0.5
-
-#: Supervisors kept for the next commands.
-_MAX_IDLE = 64
-#: Supervisors kept inside one sandbox for its next commands.
-_MAX_IDLE_INSIDE = 2
-#: How long a launcher may take to end itself and what is left of its supervisors.
-_DISMISS_SECONDS = 5.0
-#: Runs the launcher out of our package's folder, but without the package's front door and what that loads.
-_LAUNCH = """\
-import sys, types
-package = sys.modules["evalfleet"] = types.ModuleType("evalfleet")
-package.__path__ = [sys.argv[1]]
-from evalfleet import process_launcher
-process_launcher.main(int(sys.argv[2]))
-"""
-
-#: What a supervisor is bound to: the group that ends its commands, and where they start.
-_Place = tuple[str | None, Inside | None]
 
 
 def die_with_parent() -> None:
@@ -153,65 +136,39 @@ class SystemSpawner:
     """
 
     def __init__(self) -> None:
-        self._launcher: _Launcher | None = None
-        self._asking = asyncio.Lock()
-        self._trees: dict[Tree, _Place] = {}
+        self._launcher: HostLauncher | None = None
+        self._commands = Commands()
+        self._wardens: set[WardenProcess] = set()
         self._readers: Readers | None = None
 
-    async def run(
-        self,
-        command: Command,
-        *,
-        base_env: Mapping[str, str],
-        group: str | None = None,
-        inside: Inside | None = None,
-    ) -> CommandResult:
+    async def run(self, command: Command, *, base_env: Mapping[str, str], group: str | None = None) -> CommandResult:
         """See `Spawner.run`."""
-        if inside is not None and sys.platform != "linux":
-            raise OSError(errno.ENOSYS, "only Linux has namespaces to enter")
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        request = _encode(command, {**base_env, **command.env}, inside)
-        place = (group, inside)
-        supervisor = await self._supervisor(place)
-        tree = Tree(self._readers_in(loop), supervisor, command.output_limit, self._forget)
-        self._trees[tree] = place
-        report: str | None = None
-        timed_out = False
+        request = asked(command, base_env)
+        launcher, supervisor = await self._with_launcher(HostLauncher.take)
+        return await self._commands.run(request, supervisor, self._readers_here(), launcher.keep, group)
+
+    async def warden(self, template: int) -> WardenProcess:
+        """See `Enclosing.warden`."""
+        if sys.platform != "linux":
+            raise InfrastructureError("only Linux has namespaces")
+        _, control = await self._with_launcher(lambda launcher: launcher.ask(encode_ask(WARDEN)))
+        warden = WardenProcess(control, self._readers_here(), self._wardens.discard)
+        self._wardens.add(warden)
         try:
-            async with asyncio.timeout(command.timeout):
-                await tree.start(request, command.stdin)
-                report = await tree.exited
-        except TimeoutError:
-            timed_out = True
-            await tree.end()
-        except asyncio.CancelledError:
-            await asyncio.shield(tree.end())
+            await warden.begin(template)
+        except BaseException:
+            self._wardens.discard(warden)  # ended by itself
             raise
-        duration = loop.time() - started
-        await (tree.end() if group is None else tree.drain())
-        code, number = (None, None) if timed_out else ending(report, command)
-        return CommandResult(
-            exit_code=code,
-            stdout=tree.stdout.kept(),
-            stderr=tree.stderr.kept(),
-            duration=duration,
-            timed_out=timed_out,
-            signal=number,
-            stdout_bytes=tree.stdout.total,
-            stderr_bytes=tree.stderr.total,
-        )
+        return warden
 
     async def end(self, group: str) -> None:
         """See `Spawner.end`."""
-        await asyncio.gather(*[tree.end() for tree, (member_of, _) in self._trees.items() if member_of == group])
-        if self._launcher is not None:
-            self._launcher.let_go(group)
+        await self._commands.end(group)
 
     async def close(self) -> None:
         """Kill all that runs and let the supervisors go. May be called twice."""
         try:
-            await asyncio.gather(*[tree.end() for tree in self._trees])
+            await asyncio.gather(self._commands.end_all(), *[warden.end() for warden in self._wardens])
         finally:
             if self._launcher is not None:
                 self._launcher.dismiss()
@@ -220,134 +177,24 @@ class SystemSpawner:
                 self._readers.close()
                 self._readers = None
 
-    def _readers_in(self, loop: asyncio.AbstractEventLoop) -> Readers:
+    async def _with_launcher(
+        self, ask: Callable[[HostLauncher], Awaitable[socket.socket]]
+    ) -> tuple[HostLauncher, socket.socket]:
+        """What the launcher gives; a new launcher when someone killed it: the supervisors that it made go on."""
+        while True:
+            launcher = self._launcher = self._launcher or HostLauncher()
+            try:
+                return launcher, await ask(launcher)
+            except ConnectionError:
+                launcher.dismiss()
+                if self._launcher is launcher:
+                    self._launcher = None
+
+    def _readers_here(self) -> Readers:
+        loop = asyncio.get_running_loop()
         if self._readers is None or self._readers.loop is not loop:
             self._readers = Readers(loop)
         return self._readers
-
-    async def _supervisor(self, place: _Place) -> socket.socket:
-        """The socket of an idle supervisor of that place, or of a new one."""
-        async with self._asking:
-            while True:
-                if self._launcher is None:
-                    self._launcher = _Launcher()
-                try:
-                    return self._launcher.supervisor(place)
-                except BlockingIOError:  # hundreds are being made
-                    await self._launcher.writable()
-                except ConnectionError:  # someone killed it; the supervisors it made go on
-                    self._launcher.dismiss()
-                    self._launcher = None
-
-    def _forget(self, tree: Tree, supervisor: socket.socket | None) -> None:
-        place = self._trees.pop(tree)
-        if supervisor is not None and not (self._launcher is not None and self._launcher.keep(supervisor, place)):
-            supervisor.close()
-
-
-def _encode(command: Command, env: Mapping[str, str], inside: Inside | None) -> bytes:
-    if not command.argv:
-        raise OSError(errno.EINVAL, "a command needs a program")
-    entrance: process_launcher.Entrance | None = None
-    if inside is not None:
-        groups = [os.fsencode(folder) for folder in inside.cgroups]
-        entrance = (inside.pid, inside.uid, inside.gid, groups, inside.filtered)
-    try:
-        return process_launcher.encode_request(command.argv, os.path.abspath(command.cwd or ""), env, entrance)
-    except UnicodeEncodeError as error:
-        raise OSError(errno.EILSEQ, f"not representable as an argument or in the environment: {error}") from error
-
-
-class _Launcher:
-    """The worker's end of the launcher process, and the supervisors of it that are idle."""
-
-    def __init__(self) -> None:
-        requests, theirs = socket.socketpair()
-        requests.setblocking(False)
-        with theirs:
-            pid = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-I", "-S", "-c", _LAUNCH, str(Path(__file__).parent), str(os.getpid())],
-                {},  # no secret of ours is to be found in the parent of a command
-                file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)],
-                setsid=True,  # a terminal's Ctrl-C is for us to handle
-                setsigmask=(),
-            )
-        self._requests = requests
-        self._idle: dict[_Place, list[socket.socket]] = {}
-        self.dismiss = weakref.finalize(self, _dismiss, pid, os.getpid(), requests, self._idle)
-
-    def supervisor(self, place: _Place) -> socket.socket:
-        """The socket of an idle supervisor of that place, or a new one's.
-
-        Raises BlockingIOError when the launcher can't take another request yet, ConnectionError when it is dead.
-        """
-        idle = self._idle.get(_shared(place), [])
-        while idle:
-            control = idle.pop()
-            with contextlib.suppress(BlockingIOError):  # nothing to read: it is alive and silent, as it should be
-                control.recv(1, socket.MSG_PEEK)
-                control.close()
-                continue
-            return control
-        control, theirs = socket.socketpair()
-        control.setblocking(False)
-        with theirs:
-            try:
-                socket.send_fds(self._requests, [b"+"], [theirs.fileno()])
-            except OSError:
-                control.close()
-                raise
-        return control
-
-    def keep(self, supervisor: socket.socket, place: _Place) -> bool:
-        """Keep a supervisor that has become idle, unless there are enough; True when it is kept."""
-        group, inside = place
-        if inside is not None and group is None:  # nobody would say when to let it go
-            return False
-        idle = self._idle.setdefault(_shared(place), [])
-        if len(idle) >= (_MAX_IDLE if inside is None else _MAX_IDLE_INSIDE):
-            return False
-        idle.append(supervisor)
-        return True
-
-    def let_go(self, group: str) -> None:
-        """Let those go that are idle inside the sandbox of a group."""
-        for place in [place for place in self._idle if place[0] == group]:
-            _close_all(self._idle.pop(place))
-
-    async def writable(self) -> None:
-        """Wait until the launcher can take another request; for one caller at a time."""
-        loop = asyncio.get_running_loop()
-        ready = loop.create_future()
-        loop.add_writer(self._requests, ready.set_result, None)
-        try:
-            await ready
-        finally:
-            loop.remove_writer(self._requests)
-
-
-def _shared(place: _Place) -> _Place:
-    """Whose supervisors a place uses: outside of sandboxes all are alike."""
-    return place if place[1] is not None else (None, None)
-
-
-def _close_all(sockets: list[socket.socket]) -> None:
-    for each in sockets:
-        each.close()
-    sockets.clear()
-
-
-def _dismiss(pid: int, owner: int, requests: socket.socket, idle: dict[_Place, list[socket.socket]]) -> None:
-    if os.getpid() != owner:
-        return  # a fork of the owner must not end what it inherited
-    for sockets in idle.values():
-        _close_all(sockets)
-    with requests, contextlib.suppress(OSError):
-        requests.shutdown(socket.SHUT_WR)  # reaches the other end even when a fork holds a copy
-        requests.settimeout(_DISMISS_SECONDS)
-        requests.recv(1)  # nothing, when the launcher has ended
-        os.waitpid(pid, 0)
 
 
 def limit_memory(size: int) -> None:

@@ -59,32 +59,10 @@ class CommandResult:
         return self.stdout.decode("utf-8", "replace")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inside:
-    """Where a process starts: in the namespaces of the process `pid`, as `uid` and `gid` of them, with no capability.
-
-    `cgroups` are folders that the process joins first. `filtered` refuses it the system calls that no test needs and
-    exploits do. Linux only.
-    """
-
-    pid: int
-    uid: int
-    gid: int
-    cgroups: tuple[str, ...] = ()
-    filtered: bool = True
-
-
 class Spawner(Protocol):
     """The only way to start a process. The child dies with this process; its whole tree dies on timeout."""
 
-    async def run(
-        self,
-        command: Command,
-        *,
-        base_env: Mapping[str, str],
-        group: str | None = None,
-        inside: Inside | None = None,
-    ) -> CommandResult:
+    async def run(self, command: Command, *, base_env: Mapping[str, str], group: str | None = None) -> CommandResult:
         """Run to the end: the exit of the command itself, whatever it left in the background.
 
         What it left goes on until `end(group)`; without a group it ends with the call. Raises OSError when the

@@ -1,7 +1,7 @@
 """The backend `bubblewrap`: sandboxes on this machine's own system, read-only, with one place to write to.
 
-One `bwrap` holds the namespaces of a sandbox; each command enters them by itself. What is isolated, what is seen and
-what is not enforced where: `docs/sandboxes.md`.
+One `bwrap` makes a template, of which each sandbox is a copy with namespaces of its own. What is isolated, what is seen
+and what is not enforced where: `docs/sandboxes.md`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from evalfleet_sandboxes.bubblewrap_etc import EtcFolders
 from evalfleet_sandboxes.bubblewrap_rights import find_bwrap, remedy, rights
 from evalfleet_sandboxes.bubblewrap_sandbox import BubblewrapSandbox, Machine, cgroup_name
 from evalfleet_sandboxes.bubblewrap_shell import shell_argv
+from evalfleet_sandboxes.bubblewrap_templates import Templates
 from evalfleet_sandboxes.bubblewrap_view import HOME, view_of_this_machine
 from evalfleet_sandboxes.cgroups import hierarchies
 from evalfleet_sandboxes.kept_environment import NAME, left_environment
@@ -81,7 +82,8 @@ class BubblewrapProvider:
             await close_all(self._open)
         finally:
             if self._machine is not None:
-                await in_thread(self._machine.etc.close)
+                await self._machine.templates.close()
+                await in_thread(self._machine.templates.etc.close)
 
     async def found(self) -> list[FoundSandbox]:
         return await in_thread(found_leases, self._place.state, socket.gethostname())
@@ -97,25 +99,26 @@ class BubblewrapProvider:
         machine = await self._look()
         root = self._place.state / sandbox.id
         own = {"TERM": self._place.environment.get("TERM", "dumb"), **await in_thread(left_environment, root / NAME)}
-        return shell_argv(machine.bwrap, root, machine.view, machine.rights, own)
+        return shell_argv(machine.templates.bwrap, root, machine.templates.view, machine.rights, own)
 
     async def _look(self) -> Machine:
         """Look at the machine once. Raises ConfigurationError saying what is missing."""
         async with self._looking:
             if self._machine is None:
-                self._machine = Machine(
+                templates = Templates(
                     spawner=self._place.spawner,
                     rights=await in_thread(rights),
                     bwrap=await in_thread(find_bwrap, self._place.environment),
                     view=await in_thread(view_of_this_machine),
                     etc=EtcFolders(self._place.state, HOME),
-                    hierarchies=await in_thread(hierarchies),
+                    places=self._place.state,
                 )
+                self._machine = Machine(templates=templates, hierarchies=await in_thread(hierarchies))
             return self._machine
 
     async def _prepare(self, sandbox: BubblewrapSandbox) -> None:
         """Have it move in. Commands that turn out to run without a filter are noticed, which the first one shows."""
-        await sandbox.prepare()
+        await sandbox.move_in()
         if self._filtered is None:
             seen = await sandbox.run(Command(argv=("grep", "^Seccomp:\t2$", "/proc/self/status")))
             self._filtered = seen.ok

@@ -1,4 +1,4 @@
-"""The process that holds a sandbox's namespaces: pid 1 in them, made by `bwrap`, and a child of it that sleeps."""
+"""The process that holds a template's namespaces: pid 1 in them, made by `bwrap`, and a child of it that sleeps."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _PID = re.compile(rb'"child-pid": (\d+)')
 class Holder:
     """Lives until `end`, or until something kills it. `group` is the spawner's group of all that is inside.
 
-    `folder` is a directory of this machine for its own use.
+    `fifo` is a name for its own use.
     """
 
-    def __init__(self, spawner: Spawner, group: str, folder: Path) -> None:
+    def __init__(self, spawner: Spawner, group: str, fifo: Path) -> None:
         self._spawner = spawner
-        self.group = group
-        self._folder = folder
+        self._group = group
+        self._fifo = fifo
         self._task: asyncio.Task[CommandResult] | None = None
         self.pid = 0
 
@@ -41,25 +41,24 @@ class Holder:
 
     async def start(self, bwrap: str, arguments: Iterable[str]) -> None:
         """Make the namespaces. Raises AttemptFailure SANDBOX_FAILED with what bwrap says."""
-        fifo = self._folder / "ready"
-        reader = await in_thread(_make_fifo, fifo)
+        reader = await in_thread(_make_fifo, self._fifo)
         try:
-            argv = ("/bin/sh", "-c", _START, str(fifo), bwrap, "--args", "4", "--info-fd", "3", "--")
+            argv = ("/bin/sh", "-c", _START, str(self._fifo), bwrap, "--args", "4", "--info-fd", "3", "--")
             data = b"".join(os.fsencode(argument) + b"\0" for argument in arguments)
             command = Command(argv=(*argv, "/bin/sh", "-c", _HOLD), stdin=data, cwd="/")
-            running = self._spawner.run(command, base_env={}, group=self.group)
-            self._task = asyncio.create_task(running, name=f"holder of {self.group}")
+            running = self._spawner.run(command, base_env={}, group=self._group)
+            self._task = asyncio.create_task(running, name=f"holder of {self._group}")
             self.pid = await self._told(reader, self._task)
         finally:
             os.close(reader)
-            await in_thread(fifo.unlink)
+            await in_thread(self._fifo.unlink)
 
     async def end(self) -> None:
         """End everything inside, proven by its processes being gone. May be called twice.
 
         Raises InfrastructureError when something won't die.
         """
-        await self._spawner.end(self.group)
+        await self._spawner.end(self._group)
         if self._task is not None:
             await asyncio.wait((self._task,))
             with contextlib.suppress(InfrastructureError, OSError):  # how it ended tells nobody anything

@@ -73,6 +73,10 @@ class Rights:
         """How `bwrap` comes to be a user that is not this one."""
         return () if self.root else ("--unshare-user", "--uid", str(user.uid), "--gid", str(user.gid))
 
+    def first(self, user: Owner) -> tuple[int, int] | None:
+        """Whom a sandbox's first process becomes; root's goes on as root, who makes others of whatever user."""
+        return None if self.root else (user.uid, user.gid)
+
     def seals(self) -> tuple[str, ...]:
         """What keeps a sandbox's user from writing to what `bwrap` made; root's belongs to root anyway."""
         return () if self.root else ("--remount-ro", "/dev", "--remount-ro", "/")

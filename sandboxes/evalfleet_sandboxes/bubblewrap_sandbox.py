@@ -1,9 +1,10 @@
-"""One bubblewrap sandbox: its directories, the process that holds its namespaces, and the commands that enter them."""
+"""One bubblewrap sandbox: its directories, its namespaces, and the commands in them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import itertools
 import os
@@ -12,22 +13,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from evalfleet.enclosure_ports import Enclosed, Enclosure
 from evalfleet.errors import AttemptFailure, FailureKind, InfrastructureError
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.sandbox_ports import Command, CommandResult, Inside, Opening, Spawner
+from evalfleet.sandbox_ports import Command, CommandResult, Opening
 from evalfleet_sandboxes.anchored import Owner
 from evalfleet_sandboxes.blocking import in_thread
-from evalfleet_sandboxes.bubblewrap_etc import EtcFolders
-from evalfleet_sandboxes.bubblewrap_holder import Holder
 from evalfleet_sandboxes.bubblewrap_rights import Rights
-from evalfleet_sandboxes.bubblewrap_view import ENVIRONMENT, ROOM, WORKDIR, View, room_arguments
+from evalfleet_sandboxes.bubblewrap_templates import Templates
+from evalfleet_sandboxes.bubblewrap_view import ENVIRONMENT, ROOM, WORKDIR
 from evalfleet_sandboxes.cgroups import Cgroup, Hierarchies
 from evalfleet_sandboxes.detached import FileExecution, Outputs, redirected
 from evalfleet_sandboxes.folder import Folder
 from evalfleet_sandboxes.host_commands import host_bash, not_started
 from evalfleet_sandboxes.kept_environment import NAME, leave_environment
 from evalfleet_sandboxes.lease import Lease
-from evalfleet_sandboxes.listening import listen_in_network_of
+from evalfleet_sandboxes.listening import listen_in
 from evalfleet_sandboxes.making import bringing_files, starting_files
 from evalfleet_sandboxes.removing import empty
 from evalfleet_sandboxes.setup_commands import set_up
@@ -43,12 +44,12 @@ R = TypeVar("R")
 class Machine:
     """What a provider knows of the machine that its sandboxes are on."""
 
-    spawner: Spawner
-    bwrap: str
-    rights: Rights
-    view: View
-    etc: EtcFolders
+    templates: Templates
     hierarchies: Hierarchies
+
+    @property
+    def rights(self) -> Rights:
+        return self.templates.rights
 
 
 class BubblewrapSandbox:
@@ -73,7 +74,7 @@ class BubblewrapSandbox:
         self._opening = opening
         self._user = machine.rights.user(spec.user)
         self._env = {**ENVIRONMENT, **spec.env}
-        self._holder = Holder(machine.spawner, f"{lease.root} {id(self)}", lease.root)
+        self._namespaces: Enclosed | None = None
         self._cgroup = Cgroup()
         self._files = Folder(lease.root)
         self._executions: dict[str, FileExecution] = {}
@@ -94,18 +95,15 @@ class BubblewrapSandbox:
 
     @property
     def tree(self) -> Path | None:
-        return None if self._in_memory else self._lease.root / "work"
+        return None if self._in_memory else self._lease.root / "room/work"
 
     async def run(self, command: Command) -> CommandResult:
-        self._require_open()
+        namespaces = self._require_open()
         user = self._machine.rights.of_command(command.user, self._user)
         placed = replace(command, cwd=os.path.join(WORKDIR, command.cwd or ""), user=None)
-        inside = Inside(pid=self._holder.pid, uid=user.uid, gid=user.gid, cgroups=self._cgroup.folders)
         before = await self._oom_kills()
         try:
-            result = await self._machine.spawner.run(
-                placed, base_env=self._env, group=self._holder.group, inside=inside
-            )
+            result = await namespaces.run(placed, base_env=self._env, user=(user.uid, user.gid))
         except InfrastructureError as error:
             raise await self._lose(str(error), before) from error
         except OSError as error:
@@ -153,20 +151,19 @@ class BubblewrapSandbox:
     async def listen(self) -> int:
         """See `Listening.listen`."""
         async with self._listening:
-            self._require_open()
-            return await listen_in_network_of(self._holder.pid, self._machine.spawner, self._lease.root)
+            network = f"/proc/{os.getpid()}/fd/{self._require_open().network}"
+            return await listen_in(network, self._machine.templates.spawner, self._lease.root)
 
     async def reset(self) -> None:
         """New namespaces and new directories: nothing of the old ones is left that could be unclean."""
         self._require_open()
         async with self._ending:
             try:
-                await self._end_everything()
+                await self._end_everything(functools.partial(empty, self._lease.root))
             except (InfrastructureError, OSError) as error:
                 self._lost = _failure("SANDBOX_UNCLEAN", str(error))
                 raise self._lost from error
-            await in_thread(empty, self._lease.root)
-            await self._move_in()
+            await self.move_in()
 
     async def close(self) -> None:
         self._closed = True
@@ -181,59 +178,61 @@ class BubblewrapSandbox:
     async def _leave(self, lease: Callable[[], None]) -> None:
         async with self._ending:
             try:
-                await self._end_everything()
+                await self._end_everything(lease)
             except (InfrastructureError, OSError) as error:
                 raise _failure("SANDBOX_CLEANUP_FAILED", str(error)) from error
-            await in_thread(lease)
             self._on_closed(self)
 
     def _bring_out(self) -> None:
         """Leave nothing that goes with the namespaces or with this process."""
         root = self._lease.root
         if self._in_memory and self._lost is None:
-            for name in ("room", "work"):
-                os.mkdir(root / name, 0o755)
-            self._files.export(root / "work")
+            os.makedirs(root / "room/work", 0o755)
+            self._files.export(root / "room/work")
         leave_environment(root / NAME, self._spec)
         (root / _ETC).unlink(missing_ok=True)
-        self._machine.etc.leave(root / _ETC, self._user, network=False)
+        self._machine.templates.etc.leave(root / _ETC, self._user, network=False)
 
-    async def prepare(self) -> None:
-        """Take the lease and move in. Raises AttemptFailure."""
-        await in_thread(self._lease.take)
-        await self._move_in()
-
-    async def _move_in(self) -> None:
-        """Directories, limits, namespaces, files, a way out, setup."""
-        arguments = await in_thread(self._lay_out)
-        await self._holder.start(self._machine.bwrap, arguments)
-        await in_thread(self._furnish)
+    async def move_in(self) -> None:
+        """Directories, limits, namespaces, files, a way out, setup. Raises AttemptFailure."""
+        templates, open_network = self._machine.templates, self._spec.network == "open"
+        await in_thread(self._lay_out)
+        enclosure = Enclosure(
+            user=self._machine.rights.first(self._user),
+            mounts=templates.view.mounts(self.id, self._spec.resources.disk),
+            network=not open_network,
+            cgroups=self._cgroup.folders,
+        )
+        try:
+            warden = await templates.of(self._user, network=open_network)
+            self._namespaces = await warden.enclose(enclosure)
+        except InfrastructureError as error:
+            raise _failure("SANDBOX_FAILED", f"bubblewrap: {error}") from error
+        if self._in_memory:
+            await in_thread(self._furnish)
         if self._opening is not None:
             self._env = {**self._env, **await self._opening(self)}
         await set_up(self._spec.setup, host_bash(), self.run)
 
-    def _lay_out(self) -> list[str]:
-        """Make what has to be there before the namespaces, and say how they are made."""
+    def _lay_out(self) -> None:
+        """Take the lease, and make what can be made before the namespaces."""
         root, spec, machine = self._lease.root, self._spec, self._machine
-        for name in () if self._in_memory else ("room", "work"):
-            (root / name).mkdir()
-        (root / _ETC).symlink_to(machine.etc.of(self._user, network=spec.network == "open"))
+        if not self._lease.held:
+            self._lease.take()
+        os.symlink(machine.templates.etc.of(self._user, network=spec.network == "open"), root / _ETC)
         self._cgroup, refused = machine.hierarchies.make(cgroup_name(root), spec.resources)
         self.notices = tuple(_not_enforced(spec, name) for name in refused)
-        return [
-            *machine.rights.arguments(self._user),
-            *machine.view.arguments(spec, root / _ETC, root.parent),
-            *room_arguments(root, spec.resources.disk),
-            *machine.rights.seals(),
-        ]
+        if not self._in_memory:
+            self._furnish()
 
     def _furnish(self) -> None:
         """Give the room and the workdir to the sandbox's user, and bring the spec's files."""
         owner = self._machine.rights.owner(self._user)
         room, work = self._room, self._work
         for folder, mode in ((room, 0o755), (work, 0o755), (room / "home", 0o700), (room / "tmp", 0o1777)):
-            folder.mkdir(exist_ok=True)
-            folder.chmod(mode)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder)
+            os.chmod(folder, mode)
             if owner is not None:
                 os.chown(folder, owner.uid, owner.gid)
         self._files = self._folder_of(self._user, work, WORKDIR)
@@ -241,25 +240,30 @@ class BubblewrapSandbox:
             with bringing_files():
                 self._files.upload(files, ".")
 
-    async def _end_everything(self) -> None:
-        """Raises InfrastructureError or OSError when something is left."""
+    async def _end_everything(self, then: Callable[[], None]) -> None:
+        """End all that runs, and do what can be done then. Raises InfrastructureError, OSError if something is left."""
         for execution in self._executions.values():
             await execution.end()
         self._executions.clear()
-        await self._holder.end()
-        if self._lease.held:  # else the directory and its groups are another's
-            await in_thread(self._machine.hierarchies.remove, cgroup_name(self._lease.root))
+        if self._namespaces is not None:
+            await self._namespaces.end()
+        await in_thread(self._clear, then)
+
+    def _clear(self, then: Callable[[], None]) -> None:
+        if self._cgroup.folders and self._lease.held:  # else the directory and its groups are another's
+            self._machine.hierarchies.remove(cgroup_name(self._lease.root))
+        then()
 
     async def _lose(self, why: str, oom_kills: int | None = None) -> AttemptFailure:
         """The failure of a sandbox that is good for nothing any more; what still runs in it is ended."""
-        self._require_open()
+        namespaces = self._require_open()
         now = await self._oom_kills()
         if oom_kills is not None and now is not None and now > oom_kills:
             self._lost = _failure("SANDBOX_OOM", "it ran out of memory: the kernel killed what holds its commands")
         else:
             self._lost = _failure("SANDBOX_LOST", why)
         with contextlib.suppress(InfrastructureError):  # what would not die is for `close` to tell
-            await self._holder.end()
+            await namespaces.end()
         return self._lost
 
     async def _oom_kills(self) -> int | None:
@@ -269,13 +273,14 @@ class BubblewrapSandbox:
         self._require_open()
         return await in_thread(operation, *args, **kwargs)
 
-    def _require_open(self) -> None:
-        if self._closed:
+    def _require_open(self) -> Enclosed:
+        if self._closed or self._namespaces is None:
             raise _failure("SANDBOX_CLOSED", f"sandbox {self.id} is closed")
-        if self._lost is None and self._holder.ended:
+        if self._lost is None and self._namespaces.ended:
             self._lost = _failure("SANDBOX_LOST", "the process that held it together is gone")
         if self._lost is not None:
             raise self._lost
+        return self._namespaces
 
     @property
     def _in_memory(self) -> bool:
@@ -283,11 +288,15 @@ class BubblewrapSandbox:
 
     @property
     def _room(self) -> Path:
-        return Path(f"/proc/{self._holder.pid}/root{ROOM}") if self._in_memory else self._lease.root / "room"
+        return self._seen(ROOM) if self._in_memory else self._lease.root / "room"
 
     @property
     def _work(self) -> Path:
-        return Path(f"/proc/{self._holder.pid}/root{WORKDIR}") if self._in_memory else self._lease.root / "work"
+        return self._seen(WORKDIR) if self._in_memory else self._lease.root / "room/work"
+
+    def _seen(self, path: str) -> Path:
+        """A path of the sandbox, for this process."""
+        return Path(f"/proc/self/fd/{self._require_open().root}{path}")
 
     def _folder_of(self, user: Owner, path: Path, seen: str) -> Folder:
         return Folder(path, seen=seen, owner=self._machine.rights.owner(user))

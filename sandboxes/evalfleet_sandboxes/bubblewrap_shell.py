@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from evalfleet.model.definition import SandboxSpec
 from evalfleet_sandboxes.bubblewrap_rights import Rights
-from evalfleet_sandboxes.bubblewrap_view import ENVIRONMENT, WORKDIR, View, room_arguments
+from evalfleet_sandboxes.bubblewrap_view import ENVIRONMENT, ROOM, WORKDIR, View
 from evalfleet_sandboxes.host_commands import shell
 
 
@@ -21,8 +20,9 @@ def shell_argv(bwrap: str, root: Path, view: View, rights: Rights, own: Mapping[
 
 def _arguments(root: Path, view: View, rights: Rights, own: Mapping[str, str]) -> Iterator[str]:
     yield from rights.arguments(rights.user(None))
-    yield from view.arguments(SandboxSpec(), root / "etc", root.parent)
-    yield from room_arguments(root, None)
+    yield from view.arguments(root / "etc", root.parent)
+    yield from ("--unshare-net", "--perms", "1777", "--tmpfs", "/dev/shm")
+    yield from ("--bind", f"{root}/room", ROOM)
     for name, value in {**ENVIRONMENT, **own}.items():
         yield from ("--setenv", name, value)
     yield from ("--chdir", WORKDIR)

@@ -1,6 +1,7 @@
-"""What a bubblewrap sandbox sees of this machine, as arguments of `bwrap`: a system to run programs of, and no more.
+"""What a bubblewrap sandbox sees of this machine: a system to run programs of, and no more.
 
-Few mounts, on purpose: for each one `bwrap` reads the whole table of mounts again.
+`View.arguments` are those of `bwrap`, which makes it once for many sandboxes; what they must not share is mounted for
+each one: `View.mounts`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from evalfleet.model.definition import SandboxSpec
+from evalfleet.enclosure_ports import Mount
 from evalfleet_sandboxes.bubblewrap_etc import FOLDERS
 from evalfleet_sandboxes.host_commands import SYSTEM_PATH
 
@@ -42,41 +43,49 @@ class View:
     prefixes: tuple[str, ...]
     above: tuple[str, ...]
 
-    def arguments(self, spec: SandboxSpec, etc: Path, hidden: Path) -> Iterator[str]:
-        """Everything but the room. `etc` is a folder of `EtcFolders`; `hidden` is never seen."""
+    def arguments(self, etc: Path, hidden: Path) -> Iterator[str]:
+        """Everything but a network and what can be written to. `etc` is one of `EtcFolders`; `hidden` is never seen."""
         yield from ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
-        if spec.network != "open":
-            yield "--unshare-net"
         yield from ("--hostname", "sandbox", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv")
         yield from self.system
-        limit = () if spec.resources.disk is None else ("--size", str(spec.resources.disk))
         for folder in (*self.above, "/run", "/var"):
             if folder in _SCRATCH_PLACES:
-                yield from ("--perms", "1777", *limit, "--tmpfs", folder)
+                yield from ("--perms", "1777", "--tmpfs", folder)
             else:
                 yield from ("--dir", folder)  # else only their maker may pass
         for prefix in self.prefixes:
             yield from ("--ro-bind", prefix, prefix)
             if hidden.is_relative_to(prefix):
-                yield from ("--tmpfs", str(hidden))
+                yield from ("--tmpfs", str(hidden), "--remount-ro", str(hidden))
         yield from ("--ro-bind", str(etc), "/etc")
         for name in FOLDERS:
             if (etc / name).is_dir():
                 yield from ("--ro-bind", f"/etc/{name}", f"/etc/{name}")
         yield from ("--proc", "/proc", "--dev", "/dev")
-        yield from ("--perms", "1777", "--size", str(_SHARED_MEMORY), "--tmpfs", "/dev/shm")
         for place in _SCRATCH_PLACES:
             if place not in self.above:
                 yield from ("--symlink", SCRATCH, place)
 
+    def mounts(self, name: str, disk: int | None) -> tuple[Mount, ...]:
+        """What a sandbox can write to. Its room is memory with a limit of `disk` bytes.
 
-def room_arguments(folder: Path, disk: int | None) -> Iterator[str]:
-    """The room: folders of this machine, or with a limit of `disk` bytes file systems in memory of that size."""
-    if disk is None:
-        yield from ("--bind", str(folder / "room"), ROOM, "--bind", str(folder / "work"), WORKDIR)
-    else:
-        for place in (ROOM, WORKDIR):
-            yield from ("--perms", "0755", "--size", str(disk), "--tmpfs", place)
+        Without one it is a folder of the directory with its name, and mounted over the template's room, which has the
+        directories of all sandboxes in it: nobody inside sees those then. The workdir in it is mounted over itself,
+        so that nothing inside can move it.
+        """
+        return (
+            Mount(target="/dev/shm", mode=0o1777, size=_SHARED_MEMORY),
+            *(
+                Mount(target=place, mode=0o1777, size=disk, below=self._prefixes_in(place))
+                for place in _SCRATCH_PLACES
+                if place in self.above
+            ),
+            Mount(target=ROOM, source=f"{ROOM}/{name}/room") if disk is None else Mount(target=ROOM, size=disk),
+            Mount(target=WORKDIR, source=WORKDIR) if disk is None else Mount(target=WORKDIR, size=disk),
+        )
+
+    def _prefixes_in(self, place: str) -> tuple[str, ...]:
+        return tuple(prefix for prefix in self.prefixes if Path(prefix).is_relative_to(place))
 
 
 def view_of_this_machine() -> View:

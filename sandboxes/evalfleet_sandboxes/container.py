@@ -24,7 +24,7 @@ from evalfleet_sandboxes.container_engine import Engine, ImageConfig, choose_eng
 from evalfleet_sandboxes.container_images import Images
 from evalfleet_sandboxes.container_owner import Owner, entry_labels, entry_options, kept_mark
 from evalfleet_sandboxes.kept_environment import leave_environment, left_environment
-from evalfleet_sandboxes.listening import listen_in_network_of
+from evalfleet_sandboxes.listening import listen_in
 from evalfleet_sandboxes.making import bringing_files, close_all, made, starting_files, unresolved_secrets
 from evalfleet_sandboxes.remote_commands import RemoteCommands, RemoteExecution
 from evalfleet_sandboxes.remote_files import RemoteFiles
@@ -90,7 +90,7 @@ class ContainerSandbox:
         if process is None:
             raise _failure("SANDBOX_UNREACHABLE", "the container does not run on this machine, as far as it shows")
         with tempfile.TemporaryDirectory(dir=self._scratch) as folder:
-            return await listen_in_network_of(self._box.pid, self._engine.spawner, Path(folder))
+            return await listen_in(f"/proc/{self._box.pid}/ns/net", self._engine.spawner, Path(folder))
 
     async def read(self, path: str) -> bytes:
         return await self._files.read(path)

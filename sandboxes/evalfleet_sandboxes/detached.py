@@ -66,7 +66,7 @@ class FileExecution:
         outputs: Outputs,
         task: asyncio.Task[CommandResult],
         limit: int,
-        require_open: Callable[[], None],
+        require_open: Callable[[], object],
     ) -> None:
         self._outputs = outputs
         self._task = task

@@ -1,6 +1,6 @@
-"""A script: listens in the network of another process of this machine and hands the socket over. Linux.
+"""A script: listens in another network of this machine, a file of /proc, and hands the socket over. Linux.
 
-    python -I -S listener.py PID     connects to the socket `listener` of its directory, and sends one descriptor
+    python -I -S listener.py NETWORK   connects to the socket `listener` of its directory, and sends one descriptor
 
 A process of its own, since a user namespace can't be entered by one thread of many. It imports the standard library
 only. `listening` runs it.
@@ -20,10 +20,10 @@ _BACKLOG = 128
 NAME = "listener"
 
 
-def main(pid: str) -> None:
+def main(path: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as receiver:
         receiver.connect(NAME)
-        network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+        network = os.open(path, os.O_RDONLY)
         owner = fcntl.ioctl(network, _NS_GET_USERNS)
         if not os.path.samestat(os.fstat(owner), os.stat("/proc/self/ns/user")):
             _enter(owner)

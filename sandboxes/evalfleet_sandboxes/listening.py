@@ -15,11 +15,11 @@ from evalfleet_sandboxes import listener
 _SECONDS = 60.0
 
 
-async def listen_in_network_of(pid: int, spawner: Spawner, folder: Path) -> int:
-    """The descriptor of a TCP socket that listens on 127.0.0.1 of the network of the process `pid`, on a free port.
+async def listen_in(network: str, spawner: Spawner, folder: Path) -> int:
+    """The descriptor of a TCP socket that listens on 127.0.0.1 of a network, on a free port.
 
-    `folder` is a directory of this machine that nobody else uses meanwhile. Raises AttemptFailure
-    SANDBOX_UNREACHABLE where the network can't be entered from here.
+    `network` is its file in /proc, `folder` a directory of this machine that nobody else uses meanwhile. Raises
+    AttemptFailure SANDBOX_UNREACHABLE where the network can't be entered from here.
     """
     with contextlib.ExitStack() as opened:
         directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -30,7 +30,7 @@ async def listen_in_network_of(pid: int, spawner: Spawner, folder: Path) -> int:
         opened.callback(os.unlink, place)
         receiver.listen(1)
         receiver.setblocking(False)
-        argv = (sys.executable, "-I", "-S", listener.__file__, str(pid))
+        argv = (sys.executable, "-I", "-S", listener.__file__, network)
         try:
             result = await spawner.run(Command(argv=argv, cwd=str(folder), timeout=_SECONDS), base_env={})
         except (InfrastructureError, OSError) as error:

@@ -58,6 +58,7 @@ PURE = (
     f"{ENGINE}/errors.py",
     f"{ENGINE}/ports.py",
     f"{ENGINE}/sandbox_ports.py",
+    f"{ENGINE}/enclosure_ports.py",
     f"{ENGINE}/model/*",
     f"{ENGINE}/assertions/*",
     f"{ENGINE}/grading/fold.py",
@@ -85,7 +86,7 @@ IMPURE_STDLIB = {
 }  # fmt: skip
 
 #: What the innermost rooms may import beside the standard library.
-INNERMOST = (f"{ENGINE}/errors.py", f"{ENGINE}/ports.py", f"{ENGINE}/sandbox_ports.py", f"{ENGINE}/model/*")
+INNERMOST = (f"{ENGINE}/errors.py", f"{ENGINE}/*ports.py", f"{ENGINE}/model/*")
 #: The modules and packages directly inside the engine.
 ROOMS = {source.module.split(".")[1] for source in product_sources() if source.module.startswith("evalfleet.")}
 #: What adapters and sandboxes may import of the engine.
@@ -93,6 +94,7 @@ OPEN_TO_BACKENDS = (
     "evalfleet.model",
     "evalfleet.ports",
     "evalfleet.sandbox_ports",
+    "evalfleet.enclosure_ports",
     "evalfleet.errors",
     "evalfleet.testing",
 )

@@ -147,4 +147,4 @@ def launched_by(pid: int) -> int | None:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return None
-    return int(arguments[6]) if len(arguments) > 6 and b"process_launcher" in arguments[4] else None
+    return int(arguments[6]) if len(arguments) > 6 and b"process_main" in arguments[4] else None

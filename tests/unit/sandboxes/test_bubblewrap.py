@@ -159,8 +159,20 @@ async def test_killing_what_holds_it_loses_it_and_no_other(bubblewrap: Bubblewra
     assert await shell(neighbour, "echo fine") == "fine\n"
 
 
-async def test_killing_everything_inside_is_no_result_and_loses_it(bubblewrap: BubblewrapProvider) -> None:
+async def leave_something(sandbox: Sandbox) -> None:
+    """A process that goes on: the next command gets a supervisor, which runs as the same user and can be killed."""
+    await shell(sandbox, f"setsid sleep {forever()} &")
+
+
+async def test_killing_everything_inside_does_not_reach_what_holds_it_together(bubblewrap: BubblewrapProvider) -> None:
     sandbox = await bubblewrap.create(SandboxSpec(), "owner")
+    assert await shell(sandbox, "kill -9 -1; echo on") == "on\n"
+    assert await shell(sandbox, "echo fine") == "fine\n"
+
+
+async def test_killing_a_supervisor_is_no_result_and_loses_it(bubblewrap: BubblewrapProvider) -> None:
+    sandbox = await bubblewrap.create(SandboxSpec(), "owner")
+    await leave_something(sandbox)
     with pytest.raises(AttemptFailure) as caught:
         await sandbox.run(Command(argv=("sh", "-c", "kill -9 -1; exit 0")))
     assert caught.value.code == "SANDBOX_LOST"
@@ -178,6 +190,7 @@ async def test_a_lost_sandbox_runs_nothing_more(bubblewrap: BubblewrapProvider) 
 
 async def test_stopping_what_holds_a_command_together_holds_up_nobody_else(bubblewrap: BubblewrapProvider) -> None:
     sandbox = await bubblewrap.create(SandboxSpec(), "owner")
+    await leave_something(sandbox)
     seconds = forever()
     command = Command(argv=("sh", "-c", f"kill -STOP $PPID; sleep {seconds}"), timeout=1.0)
     with pytest.raises(AttemptFailure) as caught:
@@ -210,6 +223,7 @@ async def test_its_first_process_can_not_be_killed_from_inside(bubblewrap: Bubbl
 
 async def test_a_reset_after_the_loss_of_everything_is_refused(bubblewrap: BubblewrapProvider) -> None:
     sandbox = await bubblewrap.create(SandboxSpec(), "owner")
+    await leave_something(sandbox)
     with pytest.raises(AttemptFailure):
         await sandbox.run(Command(argv=("sh", "-c", "kill -9 $PPID; sleep 5")))
     with pytest.raises(AttemptFailure) as caught:

@@ -12,7 +12,7 @@ import pytest
 
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.processes import SystemSpawner
-from evalfleet_sandboxes.listening import listen_in_network_of
+from evalfleet_sandboxes.listening import listen_in
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="networks of other processes are entered on Linux only")
 
@@ -23,7 +23,7 @@ async def test_a_network_that_is_gone_is_unreachable(tmp_path: Path) -> None:
     spawner = SystemSpawner()
     try:
         with pytest.raises(AttemptFailure, match="can't be entered from here: No such file or directory") as caught:
-            await listen_in_network_of(ended.pid, spawner, tmp_path)
+            await listen_in(f"/proc/{ended.pid}/ns/net", spawner, tmp_path)
     finally:
         await spawner.close()
     assert (caught.value.kind, caught.value.code) == (FailureKind.SANDBOX, "SANDBOX_UNREACHABLE")
@@ -34,7 +34,7 @@ async def test_a_network_that_is_gone_is_unreachable(tmp_path: Path) -> None:
 async def test_what_listens_there_is_a_socket_of_ours(tmp_path: Path) -> None:
     spawner = SystemSpawner()
     try:
-        with socket.socket(fileno=await listen_in_network_of(os.getpid(), spawner, tmp_path)) as server:
+        with socket.socket(fileno=await listen_in("/proc/self/ns/net", spawner, tmp_path)) as server:
             with socket.create_connection(server.getsockname()) as client:
                 client.sendall(b"hello")
                 accepted, _ = server.accept()
