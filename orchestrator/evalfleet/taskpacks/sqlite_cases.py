@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -73,6 +74,7 @@ class SqliteRows:
         self._file = file
         self._snapshots = snapshots
         self._lock = asyncio.Lock()
+        self._guard = threading.Lock()
         self._connection: sqlite3.Connection | None = None
 
     async def begin(self) -> None:
@@ -98,7 +100,12 @@ class SqliteRows:
 
     async def _in_turn(self, call: Callable[[], R]) -> R:
         async with self._lock:
-            return await asyncio.to_thread(call)
+            return await asyncio.to_thread(self._alone, call)
+
+    def _alone(self, call: Callable[[], R]) -> R:
+        """Also beside a call whose caller was cancelled, and which still runs."""
+        with self._guard:
+            return call()
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -133,27 +134,41 @@ class World:
 
     async def _perform(self, line: TraceLine, act: Act, mutating: bool) -> Any:
         """Do it and write down how it ended. Cancelled in the middle, a mutating call leaves its intent alone."""
-        try:
+        with self._guarded():
             self._store.active = True
             if mutating:
                 await self._file.append(line)
             cases = Cases(await self._store.state(), line.actor, line.step)
-            try:
-                result = await _result(act, cases)
-                _check_writes(line.tool, cases, mutating)
-            except ToolRejected:
-                await self._file.append(completed(line, status=CallStatus.DENIED, error=CALL_REJECTED))
-                raise
-            except Exception:
-                await self._file.append(completed(line, status=CallStatus.ERROR, error=TOOL_RAISED))
-                raise
-            writes = tuple(cases.writes())
-            await self._store.write((each.row, cases.after.rows.get(each.row)) for each in writes)
-            reference = result_ref(result)
-            self.results[reference] = result
-            digest = cases.after.digest if mutating else None
-            await self._file.append(completed(line, writes, result_ref=reference, state_digest=digest))
-            return result
+        try:
+            result = await _result(act, cases)
+        except Exception as error:
+            denied = isinstance(error, ToolRejected)
+            ended = (CallStatus.DENIED, CALL_REJECTED) if denied else (CallStatus.ERROR, TOOL_RAISED)
+            with self._guarded():
+                await self._file.append(completed(line, status=ended[0], error=ended[1]))
+            raise
+        with self._guarded():
+            return await self._keep(line, cases, result, mutating)
+
+    async def _keep(self, line: TraceLine, cases: Cases, result: Any, mutating: bool) -> Any:
+        """Let the writes of a call take effect."""
+        writes = tuple(cases.writes())
+        if writes and not mutating:
+            await self._file.append(completed(line, status=CallStatus.ERROR, error=TOOL_RAISED))
+            message = f"{line.tool} wrote {'/'.join(writes[0].row)}: declare it @pack_tool(mutating=True)"
+            raise AuthoringError(message, "READ_ONLY_TOOL")
+        await self._store.write((each.row, cases.after.rows.get(each.row)) for each in writes)
+        reference = result_ref(result)
+        self.results[reference] = result
+        digest = cases.after.digest if mutating else None
+        await self._file.append(completed(line, writes, result_ref=reference, state_digest=digest))
+        return result
+
+    @contextmanager
+    def _guarded(self) -> Generator[None]:
+        """Around what is the world's own to do, and nothing that a tool does."""
+        try:
+            yield
         except (EvalfleetError, OSError) as error:
             self._break(error)
             raise
@@ -205,12 +220,6 @@ async def _result(act: Act, cases: Cases) -> Any:
         return json.loads(json.dumps(value, default=to_jsonable_python))
     except PydanticSerializationError as error:
         raise TypeError(f"the tool returned a {type(value).__name__}, which has no JSON form") from error
-
-
-def _check_writes(tool: str, cases: Cases, mutating: bool) -> None:
-    if not mutating and (path := next((each.row for each in cases.writes()), None)) is not None:
-        message = f"{tool} wrote {path.collection}/{path.key}: declare it @pack_tool(mutating=True)"
-        raise AuthoringError(message, "READ_ONLY_TOOL")
 
 
 def _carry_out(cases: Cases, found: Answer) -> str:

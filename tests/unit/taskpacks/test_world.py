@@ -69,6 +69,11 @@ def sneak(cases: Cases) -> None:
     cases.update("cases", "C-1", status="sneaked")
 
 
+@pack_tool
+def unreadable(cases: Cases) -> None:
+    raise FileNotFoundError("the tool's own")
+
+
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     backend = SqliteCases(tmp_path)
@@ -79,7 +84,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await store.close()
 
 
-TOOLS = [look, close, break_half_way, wait, sneak]
+TOOLS = [look, close, break_half_way, wait, sneak, unreadable]
 POLICY = [
     Allowed(collection="cases", operation=Operation.UPDATED, fields=frozenset({"status"})),
     Allowed(collection="messages", operation=Operation.ADDED),
@@ -143,6 +148,7 @@ async def test_a_mutating_call_is_announced_before_it_runs_and_told_after(world:
         ("look", '{"id": ', ToolArgumentError, ("look", {}, "denied", "INVALID_ARGUMENTS", '{"id": ')),
         ("look", ["C-1"], ToolArgumentError, ("look", {}, "denied", "INVALID_ARGUMENTS", ["C-1"])),
         ("look", {"id": "C-9"}, ToolRejected, ("look", {"id": "C-9"}, "denied", "CALL_REJECTED", None)),
+        ("unreadable", {}, FileNotFoundError, ("unreadable", {}, "error", "TOOL_RAISED", None)),
         ("break_half_way", {}, RuntimeError, ("break_half_way", {}, "error", "TOOL_RAISED", None)),
     ],
 )
