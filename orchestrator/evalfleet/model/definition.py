@@ -9,7 +9,6 @@ from typing import Any
 
 from evalfleet.model.changes import TrackChanges
 from evalfleet.model.coverage import Coverage
-from evalfleet.model.suite import DeclaredScenario
 from evalfleet.model.verdict import Style
 
 
@@ -59,12 +58,12 @@ class EvalDefinition:
     """One runnable test definition, agent-neutral.
 
     `id` is empty until discovery derives it from the path. `body` is the author's function, sync or async, which
-    takes `t` and, with a dataset, one row; or a scenario of a suite. `skip_reason` leaves it out, for all to see.
+    takes `t` and, with a dataset, one row; or a suite's `DeclaredScenario`. `skip_reason` leaves it out, for all to see.
     `rows` is the dataset (see `planning.dataset`) or None. `timeout` is the attempt deadline in seconds. `fixture` is
     the fixture folder when the eval came from one. `criteria` names files that it judges by, relative to its own.
     """
 
-    body: Callable[..., Any] | DeclaredScenario
+    body: Callable[..., Any]
     style: Style = Style.PASS
     id: str = ""
     description: str | None = None

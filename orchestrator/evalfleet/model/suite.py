@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from evalfleet.model.events import MISSING
 
@@ -130,11 +130,17 @@ class Suite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredScenario:
-    """A scenario as the body of an Eval, with its suite and the evaluators that it names, by their names."""
+    """A scenario as the body of an Eval, with its suite and the evaluators that it can name, by their names.
+
+    It stands where an author's function does, and is played instead of called.
+    """
 
     suite: Suite
     scenario: Scenario
     evaluators: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
+
+    def __call__(self, *_: Any) -> NoReturn:
+        raise TypeError(f"the scenario {self.scenario.id!r} is played, not called")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
