@@ -58,7 +58,7 @@ class EvalDefinition:
     """One runnable test definition, agent-neutral.
 
     `id` is empty until discovery derives it from the path. `body` is the author's function, sync or async, which
-    takes `t` and, with a dataset, one row; or a suite's `DeclaredScenario`. `skip_reason` leaves it out, for all to see.
+    takes `t` and, with a dataset, one row; or a suite's `DeclaredScenario`. `skip_reason` leaves it out.
     `rows` is the dataset (see `planning.dataset`) or None. `timeout` is the attempt deadline in seconds. `fixture` is
     the fixture folder when the eval came from one. `criteria` names files that it judges by, relative to its own.
     """
