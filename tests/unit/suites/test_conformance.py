@@ -52,10 +52,6 @@ SHOWN: dict[int, tuple[str, str]] = {
         "a send that never ends is out of time",
         f"{SCENARIO}::test_18_a_send_that_never_ends_is_a_turn_out_of_time",
     ),
-    19: (
-        "an observer that fails ends the run",
-        "integration/scheduling/test_observers.py::test_an_observer_that_fails_ends_the_run_and_loses_nothing",
-    ),
     20: (
         "a report that contradicts itself is refused",
         f"{IMPORT}::test_a_document_that_contradicts_itself_is_refused_with_the_place",
@@ -90,6 +86,7 @@ TO_BE_FILLED: dict[int, str] = {
     12: "a report larger in all than one value may be still parses",
     13: "two at a time over five cases: never more open, all closed, steps not interleaved",
     14: "a limit of failures leaves the rest pending and the run limited",
+    19: "an observer that fails ends the run, which opened one session",
     23: "a failed external write is not sent again by a retry",
     29: "a session that opens after its deadline is closed",
     31: "an abort while the scenario's criteria are evaluated leaves the case cancelled",
@@ -116,10 +113,6 @@ DECIDED: dict[int, tuple[str, str]] = {
         "unit/suites/test_folding.py::test_edge_6_a_stop_stays_beside_a_failure",
     ),
     7: ("an unknown tag is a warning", "unit/suites/test_matrix.py::test_edge_7_an_unknown_tag_is_a_warning"),
-    8: (
-        "what breaks in the run is not called a failed observer",
-        "integration/scheduling/test_observers.py::test_what_the_run_itself_fails_of_is_not_the_observers_failure",
-    ),
     11: (
         "evaluators of scenarios that are not selected are only warned about",
         "unit/suites/test_registry.py::test_edge_11_what_others_name_is_only_a_warning",
@@ -129,6 +122,7 @@ DECIDED: dict[int, tuple[str, str]] = {
 
 DECISIONS_TO_BE_FILLED: dict[int, str] = {
     4: "an invalid session state keeps the observation and only makes resuming impossible",
+    8: "a broken worker has a code of its own, apart from a failed observer",
     9: "each case has its times, attempt and worker",
     10: "an abort after the last case leaves the run completed",
 }
