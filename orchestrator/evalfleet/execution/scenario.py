@@ -33,6 +33,9 @@ SUITE_ASSERTION = "suite"
 #: The evaluation of a step's criteria took longer than a turn may.
 TIMEOUT = "EVALUATION_TIMEOUT"
 
+#: What the criterion is to recipes that ask about a text beside the output.
+_MATERIAL = {"factuality": "reference", "summarizes": "source", "compare": "other"}
+
 #: The agent ended the conversation before its last step was played.
 EARLY_COMPLETION = "EVALUATION_EARLY_COMPLETION"
 
@@ -213,7 +216,10 @@ def _judged(asked: JudgedAssertion, material: Any, context: EvaluationContext) -
     """The question to a judge: what was sent, and what stands at the criterion's path."""
     output = material if isinstance(material, str) else canonical_bytes(material).decode("ascii")
     given = {"input": _text(context.input or {}), "output": output}
-    return Judged(Question(recipe=asked.recipe, text=asked.criterion, material=given))
+    name = _MATERIAL.get(asked.recipe)
+    if name is None:
+        return Judged(Question(recipe=asked.recipe, text=asked.criterion, material=given))
+    return Judged(Question(recipe=asked.recipe, text="", material={**given, name: asked.criterion}))
 
 
 def _remembered(

@@ -12,6 +12,7 @@ from evalfleet.model.definition import EvalDefinition, SourcePlace
 from evalfleet.model.suite import DeclaredScenario, Scenario, Suite
 from evalfleet.planning.evaluator_files import evaluators_beside
 from evalfleet.planning.suite_file import read_suite
+from evalfleet.suites.registry import asks_judge
 
 _SUFFIXES = (".suite.yaml", ".suite.yml", ".suite.json")
 
@@ -55,6 +56,7 @@ def _definition(
         external=scenario.external,
         skip_reason=scenario.skip_reason,
         allow_no_assertions=True,
+        judge=asks_judge(scenario),
         metadata=scenario.metadata,
         place=SourcePlace(file=file, line=1),
     )

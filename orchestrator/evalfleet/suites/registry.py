@@ -11,6 +11,7 @@ from evalfleet.errors import AuthoringError, DefinitionError, Problem
 from evalfleet.model.suite import (
     CompositeAssertion,
     CustomAssertion,
+    JudgedAssertion,
     NegatedAssertion,
     Scenario,
     Suite,
@@ -71,6 +72,22 @@ def evaluator_names(assertions: Iterable[SuiteAssertion]) -> frozenset[str]:
 def scenario_evaluators(scenario: Scenario) -> frozenset[str]:
     """The evaluators that a scenario's criteria name, wherever they stand."""
     return frozenset(use.name for use in _of_scenario(scenario, ()))
+
+
+def asks_judge(scenario: Scenario) -> bool:
+    """Whether any criterion of a scenario is a judge's, wherever it stands."""
+    lists = [scenario.assertions, *(step.assertions for step in scenario.steps)]
+    return any(isinstance(each, JudgedAssertion) for assertions in lists for each in _every(assertions))
+
+
+def _every(assertions: Iterable[SuiteAssertion]) -> Iterator[SuiteAssertion]:
+    """The criteria and all that are inside of others."""
+    for assertion in assertions:
+        yield assertion
+        if isinstance(assertion, CompositeAssertion):
+            yield from _every(assertion.assertions)
+        elif isinstance(assertion, NegatedAssertion):
+            yield from _every([assertion.assertion])
 
 
 def preflight(

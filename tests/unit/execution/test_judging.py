@@ -17,8 +17,11 @@ from evalfleet.model.assertion import AssertionRow, Result
 from evalfleet.model.experiment import Price
 from evalfleet.model.judge import JudgeConfig, JudgeReply, JudgeRequest, Reducer
 from evalfleet.model.record import AttemptEvidence
+from evalfleet.model.suite import DeclaredScenario
 from evalfleet.model.turn import Turn
 from evalfleet.model.verdict import ScoreState, Style, Verdict
+from evalfleet.suites.parse import parse_suite
+from evalfleet.suites.registry import asks_judge
 from evalfleet.testing.fakes import FakeSecrets, FixedRandom
 from evalfleet.testing.judge_endpoint import GARBLED, RESET, ruling, server_error
 from evalfleet.testing.model_endpoint import ModelEndpoint, Scripted, completion
@@ -369,3 +372,37 @@ async def test_a_cache_that_is_away_costs_a_call(court: Court) -> None:
     found = await court(asks, [ruling("yes")])
     assert found.summary.verdict is Verdict.PASSED
     assert found.diagnostics == ("no cached judge replies: away",)
+
+
+def judged_scenario(**criterion: Any) -> DeclaredScenario:
+    asked = {"id": "asked", "kind": "judge", "path": ["reply"], "minimum": 0.5, **criterion}
+    steps = [{"id": "a", "input": {"text": "Why does it rain?"}, "assertions": [asked]}]
+    one = {"id": "one", "name": "One", "writePolicy": "read_only", "steps": steps}
+    suite = parse_suite({"schemaVersion": 2, "id": "s", "name": "S", "scenarios": [one]})
+    return DeclaredScenario(suite=suite, scenario=suite.scenarios[0])
+
+
+@pytest.mark.parametrize(("verdict", "folded"), [("yes", Verdict.PASSED), ("no", Verdict.FAILED)])
+async def test_a_judge_answers_a_criterion_of_a_suite(court: Court, verdict: str, folded: Verdict) -> None:
+    declared = judged_scenario(recipe="closed_qa", criterion="Is the cause named?")
+    found = await court(declared, [ruling(verdict)], adapter=[Turn(reply="Clouds.")])
+    assert (found.summary.verdict, row(found).key, row(found).name) == (folded, "asked", "judge.closed_qa")
+    assert "Clouds." in str(court.bodies[0]) and "Why does it rain?" in str(court.bodies[0])
+
+
+async def test_what_a_summary_is_held_against_is_material_and_no_question(court: Court) -> None:
+    declared = judged_scenario(recipe="summarizes", criterion="It rained all day.")
+    found = await court(declared, [ruling(0.8)], adapter=[Turn(reply="Rain.")])
+    assert row(found).criterion == {"criterion": "judge", "recipe": "summarizes"}
+    assert "It rained all day." in str(court.bodies[0])
+
+
+async def test_a_judge_inside_of_another_criterion_is_asked_at_once(court: Court) -> None:
+    inner = {"id": "in", "kind": "judge", "path": ["reply"], "minimum": 0.5, "recipe": "closed_qa", "criterion": "?"}
+    steps = [{"id": "a", "input": {"text": "?"}, "assertions": [{"id": "not", "kind": "not", "assertion": inner}]}]
+    one = {"id": "one", "name": "One", "writePolicy": "read_only", "steps": steps}
+    suite = parse_suite({"schemaVersion": 2, "id": "s", "name": "S", "scenarios": [one]})
+    declared = DeclaredScenario(suite=suite, scenario=suite.scenarios[0])
+    found = await court(declared, [ruling("no")], adapter=[Turn(reply="Clouds.")])
+    assert (found.summary.verdict, row(found).name, len(found.judge_calls)) == (Verdict.PASSED, "suite", 1)
+    assert asks_judge(suite.scenarios[0])
