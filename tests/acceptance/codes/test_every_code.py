@@ -12,11 +12,14 @@
 | a definition | `test_codes_of_definitions.py`: EVAL_FILES, OF_ROWS, AT_ONCE, EXPERIMENTS |
 | what a test is about that shares no run with others | SINGLE |
 | what no run brings about, what none brings about yet | GUARDS, COMES_WITH |
+
+`rename.py` renames each in turn, and its test has to notice.
 """
 
 from __future__ import annotations
 
 import re
+from types import ModuleType
 
 import pytest
 
@@ -42,22 +45,27 @@ IN_RUNS = {
     **test_codes_of_judges.BODIES,
     **test_codes_of_the_machinery.APART,
 }
-IN_DEFINITIONS = {
-    *test_codes_of_definitions.EVAL_FILES,
-    *test_codes_of_definitions.OF_ROWS,
-    *test_codes_of_definitions.AT_ONCE,
-    *test_codes_of_definitions.EXPERIMENTS,
+#: The codes of each module with tables.
+TABLES: dict[ModuleType, set[str]] = {
+    test_codes: {*test_codes.BODIES, *test_codes.SCORED, *test_codes.SLOW},
+    test_codes_of_sandboxes: {*test_codes_of_sandboxes.BODIES, *test_codes_of_sandboxes.AROUND},
+    test_codes_of_judges: {*test_codes_of_judges.BODIES},
+    test_codes_of_the_machinery: {*test_codes_of_the_machinery.APART},
+    test_codes_of_definitions: {
+        *test_codes_of_definitions.EVAL_FILES,
+        *test_codes_of_definitions.OF_ROWS,
+        *test_codes_of_definitions.AT_ONCE,
+        *test_codes_of_definitions.EXPERIMENTS,
+    },
+    test_codes_of_arms: {*test_codes_of_arms.ARMS},
+    test_codes_of_reports: {*test_codes_of_reports.ARMS},
+    test_codes_of_suites: {
+        *test_codes_of_suites.SCENARIOS,
+        *test_codes_of_suites.REFUSED,
+        *test_codes_of_suites.CALLED,
+    },
 }
-IN_TABLES = {
-    *IN_RUNS,
-    *IN_DEFINITIONS,
-    *test_codes_of_arms.ARMS,
-    *test_codes_of_reports.ARMS,
-    *test_codes_of_suites.SCENARIOS,
-    *test_codes_of_suites.REFUSED,
-    *test_codes_of_suites.CALLED,
-    *test_codes_of_sandboxes.AROUND,
-}
+IN_TABLES = set[str]().union(*TABLES.values())
 
 ATTEMPTS = "acceptance/codes/test_codes.py"
 DEFINITIONS = "acceptance/codes/test_codes_of_definitions.py"
@@ -86,6 +94,10 @@ SINGLE = {
     "LEASE_EXPIRED": "acceptance/kill/test_node_loss.py::test_leases_of_a_lost_node_come_back_after_their_end",
     "REPLAY_DIVERGED": f"{LATER}::test_a_code_of_judging_again",
     "REPLAY_TIMEOUT": f"{LATER}::test_a_code_of_judging_again",
+    # of runs
+    "EVALUATION_OBSERVER_FAILED": "acceptance/commands/test_events.py::"
+    "test_a_pipe_that_is_closed_is_an_observer_that_failed",
+    "RUNNER_INTERNAL": "unit/cli/test_errors.py::test_a_mistake_of_ours_has_a_code_of_its_own",
     # of definitions
     "DUPLICATE_ID": f"{DEFINITIONS}::test_two_files_of_one_id_are_told_with_both",
     "INVALID_EVALS": f"{DEFINITIONS}::problems",
@@ -178,6 +190,14 @@ COMES_WITH = {
 }
 
 LISTED = IN_TABLES | set(SINGLE) | set(GUARDS) | set(COMES_WITH)
+
+
+def tests_of(code: str) -> str:
+    """The file, and the test in it where it is not a table's, that is to notice when the code is another."""
+    place = {**SINGLE, **GUARDS}.get(code)
+    if place is not None:
+        return f"tests/{place}"
+    return next(f"{module.__name__.replace('.', '/')}.py" for module, codes in TABLES.items() if code in codes)
 
 
 def test_every_code_is_triggered() -> None:

@@ -1,0 +1,90 @@
+"""Renames codes in a copy of the product, one after another, and runs the test that is to notice.
+
+`python -m tests.acceptance.codes.rename [CODE…]`, all codes without any. It ends with 1 when a test stays green.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from evalfleet.codes.book import CODES
+from tests.acceptance.codes.test_every_code import COMES_WITH, tests_of
+from tests.architecture.source import PACKAGES, ROOT, committed_files
+
+#: Tests that need what is not here: an engine, a cluster.
+ELSEWHERE = ("tests/engines/", "tests/kubernetes/")
+
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+
+
+def copied(folder: Path) -> Path:
+    """A copy of the repository with a Python of its own that imports the copy's packages."""
+    for file in committed_files():
+        target = folder / file.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(file.read_bytes())
+    venv.create(folder / ".venv", symlinks=True)
+    (site,) = (folder / ".venv").glob("lib/python*/site-packages")
+    packages = [folder / root.relative_to(ROOT) for root in PACKAGES.values()]
+    installed = [path for path in sys.path if path.endswith("site-packages")]
+    (site / "copied.pth").write_text("\n".join(map(str, [*packages, *installed])), encoding="utf-8")
+    python = folder / ".venv" / "bin" / "python"
+    script = f"#!{python}\nimport sys\nfrom evalfleet.cli.main import main\nsys.exit(main())\n"
+    (python.with_name("orchestrate")).write_text(script, encoding="utf-8")
+    (python.with_name("orchestrate")).chmod(0o755)
+    return python
+
+
+def holding(folder: Path, code: str) -> Iterator[Path]:
+    """The product's files that name the code, but for the table that describes it."""
+    for root in PACKAGES.values():
+        for file in (folder / root.relative_to(ROOT)).rglob("*.py"):
+            if "codes" not in file.parts and f'"{code}"' in file.read_text(encoding="utf-8"):
+                yield file
+
+
+def red(folder: Path, python: Path, place: str) -> list[str]:
+    """The tests that fail there."""
+    command = [str(python), "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", place]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return _FAILED.findall(ended.stdout)
+
+
+def red_without(code: str, folder: Path, python: Path) -> list[str]:
+    """The tests that fail while the code has another name."""
+    before = {file: file.read_text(encoding="utf-8") for file in holding(folder, code)}
+    for file, text in before.items():
+        file.write_text(text.replace(f'"{code}"', f'"{code}_RENAMED"'), encoding="utf-8")
+    try:
+        return red(folder, python, tests_of(code))
+    finally:
+        for file, text in before.items():
+            file.write_text(text, encoding="utf-8")
+
+
+def main(codes: Sequence[str]) -> int:
+    chosen = [code for code in codes or CODES if code not in COMES_WITH and not tests_of(code).startswith(ELSEWHERE)]
+    wrong = 0
+    with tempfile.TemporaryDirectory(prefix="renamed-") as made:
+        folder = Path(made)
+        python = copied(folder)
+        broken = {place: red(folder, python, place) for place in sorted({tests_of(code) for code in chosen})}
+        for code in chosen:
+            place = tests_of(code)
+            told = broken[place] or red_without(code, folder, python)
+            others = [test for test in told if "::" not in place and f"[{code}" not in test]
+            wrong += bool(broken[place] or not told)
+            said = "RED BEFORE" if broken[place] else f"{len(told)} red" if told else "NOT NOTICED"
+            sys.stdout.write(f"{code}: {said}{f', others too: {others}' if others else ''}\n")
+            sys.stdout.flush()
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
