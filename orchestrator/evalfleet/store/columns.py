@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any
 
@@ -13,6 +14,7 @@ from evalfleet.model.assertion import Result
 from evalfleet.model.events import OperationKind, OperationStatus
 from evalfleet.model.grading import Basis
 from evalfleet.model.record import IntentKind
+from evalfleet.model.run_events import MARKS
 from evalfleet.model.sandbox import SandboxState
 from evalfleet.model.verdict import Outcome, RunKind, RunStatus, ScoreState, Settlement, Style, Verdict
 
@@ -27,11 +29,12 @@ metadata = MetaData(
 )
 
 
-def _enum(kind: type[StrEnum], name: str) -> Enum:
+def _enum(kind: Iterable[StrEnum], name: str) -> Enum:
     return Enum(*(item.value for item in kind), name=name, metadata=metadata)
 
 
 RUN_KIND = _enum(RunKind, "run_kind")
+RUN_MARK = _enum(MARKS, "run_mark")
 RUN_STATUS = _enum(RunStatus, "run_status")
 STYLE = _enum(Style, "style")
 OUTCOME = _enum(Outcome, "outcome")

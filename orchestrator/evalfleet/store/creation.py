@@ -13,7 +13,7 @@ from psycopg import sql
 
 from evalfleet.errors import DefinitionError, Problem, StoreError
 from evalfleet.model.case import Case
-from evalfleet.model.verdict import Verdict
+from evalfleet.model.verdict import Settlement, Verdict
 from evalfleet.store.binary import HEADER, NULL, TRAILER, big, boolean, double, label, plain, raw
 from evalfleet.store.blobs import Packer, to_json
 from evalfleet.store.connection import Connection, connect
@@ -26,7 +26,7 @@ _CASE_FIELDS = (
 )  # fmt: skip
 _SETTLEMENT_FIELDS = (
     "run_key", "ordinal", "how", "verdict", "kind", "score_state", "earned", "code", "from_run", "from_attempt",
-    "from_grading",
+    "from_grading", "commit_seq",
 )  # fmt: skip
 _CHUNK = 1 << 18
 _CASE_HEAD = struct.Struct(">h" + "ii" * 3)
@@ -204,5 +204,6 @@ def _settlement(run_key: int, ordinal: int, decided: Presettled) -> bytes:
             plain(decided.from_run),
             NULL if decided.from_attempt is None else big(decided.from_attempt),
             struct.pack(">ih", 2, decided.from_grading),
+            NULL if decided.how is Settlement.CARRIED else big(0),
         )
     )

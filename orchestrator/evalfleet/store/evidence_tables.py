@@ -77,6 +77,7 @@ attempts = Table(
     of("excused", Boolean, "false"),  # it failed with its arm, and does not count for its case
     PrimaryKeyConstraint("run_key", "attempt"),
     Index("attempts_run_key_ordinal_number_key", "run_key", "ordinal", "number", unique=True),
+    Index("attempts_run_key_commit_seq_idx", "run_key", "commit_seq"),
     CheckConstraint("number > 0", name="number"),
     CheckConstraint("outcome <> 'superseded' OR NOT settles", name="settles"),
     CheckConstraint("outcome <> 'interrupted' OR kind IS NOT NULL", name="interrupted"),

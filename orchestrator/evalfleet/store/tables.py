@@ -28,6 +28,7 @@ from evalfleet.store.columns import (
     FAILURE_KIND,
     INTENT_KIND,
     RUN_KIND,
+    RUN_MARK,
     RUN_STATUS,
     SANDBOX_STATE,
     SCORE_STATE,
@@ -78,11 +79,28 @@ runs = Table(
     of("experiment", Text),
     of("lock", Text),
     of("grading", SmallInteger, "0"),  # the one that counts
+    of("marks", Integer, "0"),  # how many there are of it in `run_marks`
     CheckConstraint("epoch >= 0 AND commit_seq >= 0 AND total >= 0", name="counters"),
     CheckConstraint("octet_length(idempotency_sha256) = 32", name="idempotency"),
     CheckConstraint("octet_length(id) BETWEEN 1 AND 64", name="id"),
     Index("runs_id_key", "id", unique=True, postgresql_ops={"id": "text_pattern_ops"}),
     Index("runs_idempotency_sha256_key", "idempotency_sha256", unique=True),
+)
+
+#: The milestones of a run, numbered from 1: each stands after the commit `commit_seq`. All other run events are
+#: derived from what commits write anyway.
+run_marks = Table(
+    "run_marks",
+    metadata,
+    of("commit_seq", BigInteger),
+    now("at"),
+    of("run_key", Integer),
+    of("mark", Integer),
+    of("type", RUN_MARK),
+    maybe("status", RUN_STATUS),
+    PrimaryKeyConstraint("run_key", "mark"),
+    run_owned(),
+    CheckConstraint("(type = 'run.completed') = (status IS NOT NULL)", name="status"),
 )
 
 arms = Table(
@@ -151,6 +169,7 @@ settlements = Table(
     maybe("superseded_at", TIME),
     maybe("reopening", Integer),
     of("from_grading", SmallInteger, "0"),
+    maybe("commit_seq", BigInteger),  # where no attempt of that commit decides the case; none if carried
     Index(
         "settlements_run_key_ordinal_key",
         "run_key",
@@ -170,6 +189,12 @@ settlements = Table(
         "run_key",
         "ordinal",
         postgresql_where=text("attempt IS NULL AND superseded_at IS NULL"),
+    ),
+    Index(
+        "settlements_run_key_commit_seq_idx",
+        "run_key",
+        "commit_seq",
+        postgresql_where=text("commit_seq IS NOT NULL"),
     ),
     Index("settlements_from_run_idx", "from_run", postgresql_where=text("from_run IS NOT NULL")),
     CheckConstraint("(how = 'attempt') = (attempt IS NOT NULL)", name="attempt"),

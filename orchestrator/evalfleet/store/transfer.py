@@ -18,9 +18,9 @@ from evalfleet.store.schema import HEAD
 
 #: The tables of a run, in the order in which they can be written.
 _TABLES = (
-    "runs", "arms", "datasets", "suites", "cases", "case_blocks", "reopenings", "settlements", "attempts", "assertions",
-    "tool_calls", "event_pages", "judge_calls", "gradings", "judgements", "artifacts", "intents", "recordings",
-    "run_progress", "labels", "edits", "suite_results",
+    "runs", "run_marks", "arms", "datasets", "suites", "cases", "case_blocks", "reopenings", "settlements", "attempts",
+    "assertions", "tool_calls", "event_pages", "judge_calls", "gradings", "judgements", "artifacts", "intents",
+    "recordings", "run_progress", "labels", "edits", "suite_results",
 )  # fmt: skip
 
 #: What belongs to the database that a run lives in: its keys, who holds the run, and who asked for it.

@@ -51,16 +51,26 @@ def copy_into(table: str) -> bytes:
     return _sql(f"COPY pg_temp.stage_{table} FROM STDIN (FORMAT BINARY)")
 
 
+# a coordinator that is back claims what it already holds: that adds no mark, and the one of this number is there
 CLAIM = _sql("""
-UPDATE runs
-SET epoch = epoch + 1, holder = %(me)s, holder_host = %(host)s, holder_pid = %(pid)s, beat = clock_timestamp(),
-    status = 'running', started_at = coalesce(started_at, clock_timestamp()), finished_at = NULL, stop_reason = NULL,
-    cancel_requested_at = CASE WHEN %(takeover)s THEN NULL ELSE cancel_requested_at END
-WHERE id = %(run)s AND deleted_at IS NULL
-  AND (status IN ('queued', 'running') OR %(takeover)s OR %(steal)s)
-  AND (holder IS NULL OR holder = %(me)s OR %(steal)s
-       OR (%(takeover)s AND beat < clock_timestamp() - interval '15 s'))
-RETURNING run_key, epoch
+WITH claimed AS (
+    UPDATE runs
+    SET epoch = epoch + 1, holder = %(me)s, holder_host = %(host)s, holder_pid = %(pid)s, beat = clock_timestamp(),
+        status = 'running', started_at = coalesce(started_at, clock_timestamp()), finished_at = NULL,
+        stop_reason = NULL, marks = marks + (holder IS DISTINCT FROM %(me)s)::integer,
+        cancel_requested_at = CASE WHEN %(takeover)s THEN NULL ELSE cancel_requested_at END
+    WHERE id = %(run)s AND deleted_at IS NULL
+      AND (status IN ('queued', 'running') OR %(takeover)s OR %(steal)s)
+      AND (holder IS NULL OR holder = %(me)s OR %(steal)s
+           OR (%(takeover)s AND beat < clock_timestamp() - interval '15 s'))
+    RETURNING run_key, epoch, commit_seq, marks
+), marked AS (
+    INSERT INTO run_marks (run_key, mark, commit_seq, type)
+    SELECT run_key, marks, commit_seq, CASE marks WHEN 1 THEN 'run.started' ELSE 'run.resumed' END::run_mark
+    FROM claimed
+    ON CONFLICT (run_key, mark) DO NOTHING
+)
+SELECT run_key, epoch FROM claimed
 """)
 
 HELD_BY = _sql("""
@@ -208,8 +218,8 @@ SELECT attempt FROM inserted
 # a case given up after interrupted attempts is settled by the last of them, whose row says why
 WRITE_SETTLED = _sql(f"""
 WITH settled AS (
-    INSERT INTO settlements (run_key, ordinal, how, verdict, kind, code, attempt)
-    SELECT %(run_key)s, ordinal, how, verdict,
+    INSERT INTO settlements (run_key, ordinal, commit_seq, how, verdict, kind, code, attempt)
+    SELECT %(run_key)s, ordinal, %(commit_seq)s, how, verdict,
            coalesce(kind, (SELECT a.kind FROM attempts a WHERE a.run_key = %(run_key)s AND a.attempt = g.attempt)),
            coalesce(code, (SELECT a.code FROM attempts a WHERE a.run_key = %(run_key)s AND a.attempt = g.attempt)),
            attempt
@@ -323,9 +333,18 @@ CANCEL_REQUESTED = _sql("""
 SELECT cancel_requested_at IS NOT NULL OR deleted_at IS NOT NULL FROM runs WHERE run_key = %s
 """)
 
+# a finish that is repeated, since its reply was lost, adds no second mark
 FINISH = _sql("""
-UPDATE runs
-SET status = %(status)s::run_status, stop_reason = %(reason)s, finished_at = clock_timestamp(), holder = NULL
-WHERE run_key = %(run_key)s AND epoch = %(epoch)s
-RETURNING pg_notify('evalfleet_run', id)
+WITH finished AS (
+    UPDATE runs
+    SET status = %(status)s::run_status, stop_reason = %(reason)s, finished_at = clock_timestamp(), holder = NULL,
+        marks = marks + (finished_at IS NULL)::integer
+    WHERE run_key = %(run_key)s AND epoch = %(epoch)s
+    RETURNING run_key, commit_seq, marks, status, id
+), marked AS (
+    INSERT INTO run_marks (run_key, mark, commit_seq, type, status)
+    SELECT run_key, marks, commit_seq, 'run.completed', status FROM finished
+    ON CONFLICT (run_key, mark) DO NOTHING
+)
+SELECT pg_notify('evalfleet_run', id) FROM finished
 """)
