@@ -93,6 +93,7 @@ class BubblewrapProvider:
         if await in_thread(reap_lease, state, sandbox.id):
             groups = await in_thread(hierarchies)
             await in_thread(groups.remove, cgroup_name(state / sandbox.id))
+            await in_thread(EtcFolders(self._place.state, HOME).close)  # what its process left beside its sandboxes
 
     async def enter_argv(self, sandbox: FoundSandbox) -> tuple[str, ...]:
         """See `Enterable.enter_argv`."""
