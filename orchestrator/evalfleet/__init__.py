@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evalfleet.api.programmatic import Run, compare, compare_sync, open, rescore, run, run_sync, watch
+    from evalfleet.api.programmatic import Run, compare, compare_sync, events, open, rescore, run, run_sync, watch
     from evalfleet.api.standalone import evaluate_assertions
     from evalfleet.assertions.commands import command_match
     from evalfleet.assertions.matchers import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
     from evalfleet.assertions.schema_match import matches
     from evalfleet.assertions.tools import event_match, subagent_match, tool_match
-    from evalfleet.errors import DefinitionError, EvalfleetError, FailureKind, SendFailure
+    from evalfleet.errors import DefinitionError, EvalfleetError, FailureKind, ObserverFailed, SendFailure
     from evalfleet.execution.context import ScoreT, SyncT, T
     from evalfleet.model.agent import agent, sandbox_agent
     from evalfleet.model.changes import TrackChanges
@@ -80,6 +80,7 @@ _HOMES = {
     "Run": "evalfleet.api.programmatic",
     "compare": "evalfleet.api.programmatic",
     "compare_sync": "evalfleet.api.programmatic",
+    "events": "evalfleet.api.programmatic",
     "open": "evalfleet.api.programmatic",
     "rescore": "evalfleet.api.programmatic",
     "run": "evalfleet.api.programmatic",
@@ -115,6 +116,7 @@ _HOMES = {
     "DefinitionError": "evalfleet.errors",
     "EvalfleetError": "evalfleet.errors",
     "FailureKind": "evalfleet.errors",
+    "ObserverFailed": "evalfleet.errors",
     "SendFailure": "evalfleet.errors",
     "ScoreT": "evalfleet.execution.context",
     "SyncT": "evalfleet.execution.context",
@@ -193,6 +195,7 @@ __all__ = [
     "InputRequested",
     "InputResponse",
     "Message",
+    "ObserverFailed",
     "Operation",
     "OperationFinished",
     "OperationKind",
@@ -233,6 +236,7 @@ __all__ = [
     "evaluate_assertions",
     "evaluator",
     "event_match",
+    "events",
     "excludes",
     "has_sections",
     "includes",

@@ -94,6 +94,16 @@ class RunHeld(ConfigurationError):
     """Another coordinator works on the run; exit code 2."""
 
 
+class ObserverFailed(EvalfleetError):
+    """The observer of a run raised or took too long. What the run settled stays; exit code 4."""
+
+    code = "EVALUATION_OBSERVER_FAILED"
+
+    def __init__(self, message: str, *, run: str) -> None:
+        self.run = run
+        super().__init__(message)
+
+
 class AuthoringError(EvalfleetError):
     """The eval itself is wrong: an unknown option, an assertion after the end, a misuse of a handle."""
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from evalfleet.api.packs import lint_packs, reapply_run
     from evalfleet.api.planned import plan
     from evalfleet.api.reaping import reap_sandboxes, sandbox_shell, sandboxes, stop_sandbox
-    from evalfleet.api.records import cancel, collect_garbage, delete, export, import_, open_run, runs, watch
+    from evalfleet.api.records import cancel, collect_garbage, delete, events, export, import_, open_run, runs, watch
     from evalfleet.api.rescoring import rescore
     from evalfleet.api.starting import resume, submit, try_
 
@@ -25,6 +25,7 @@ _HOMES = {
     "collect_garbage": "evalfleet.api.records",
     "compare": "evalfleet.api.comparing",
     "delete": "evalfleet.api.records",
+    "events": "evalfleet.api.records",
     "export": "evalfleet.api.records",
     "import_": "evalfleet.api.records",
     "lint_packs": "evalfleet.api.packs",
@@ -50,6 +51,7 @@ __all__ = [
     "collect_garbage",
     "compare",
     "delete",
+    "events",
     "export",
     "import_",
     "lint_packs",

@@ -13,11 +13,11 @@ from evalfleet.collector import spared_collections
 from evalfleet.model.report import RunProgress
 from evalfleet.model.verdict import RunStatus
 from evalfleet.ports import Holder
-from evalfleet.scheduling.coordinator import BEAT, Coordinator, RunEnd
+from evalfleet.scheduling.coordinator import BEAT, INTERRUPTED, Coordinator, RunEnd
 from evalfleet.scheduling.state import Adoption
 from evalfleet.scheduling.worker import WorkerEnd
 
-Observer = Callable[[RunProgress], None]
+OnProgress = Callable[[RunProgress], None]
 
 #: Seconds for which attempts in flight may end by themselves after the first Ctrl-C.
 DRAIN = 3.0
@@ -38,7 +38,7 @@ class Claiming:
 
 
 async def run_inline(
-    blueprint: RunBlueprint, claiming: Claiming, observer: Observer | None, *, lanes: int | None = None
+    blueprint: RunBlueprint, claiming: Claiming, on_progress: OnProgress | None, *, lanes: int | None = None
 ) -> RunEnd:
     """Run to the end in this process. Cancelling the task drains the run, cleans up and raises CancelledError.
 
@@ -57,7 +57,7 @@ async def run_inline(
             working = asyncio.create_task(worker.run(), name="evalfleet-worker")
             try:
                 with spared_collections():
-                    return await _until_end(coordinator, working, observer)
+                    return await _until_end(coordinator, working, on_progress)
             finally:
                 await _let_go(working)
         finally:
@@ -66,29 +66,31 @@ async def run_inline(
         await coordinator.close()
 
 
-async def _until_end(coordinator: Coordinator, working: asyncio.Task[WorkerEnd], observer: Observer | None) -> RunEnd:
-    """Wait for the end of the run, telling `observer` about once a second; a cancellation drains the run first."""
+async def _until_end(
+    coordinator: Coordinator, working: asyncio.Task[WorkerEnd], on_progress: OnProgress | None
+) -> RunEnd:
+    """Wait for the end of the run, telling `on_progress` about once a second; a cancellation drains the run first."""
     ended = asyncio.ensure_future(coordinator.ended())
     try:
         while not ended.done():
             await asyncio.wait({ended, working}, timeout=BEAT, return_when=asyncio.FIRST_COMPLETED)
-            _tell(coordinator, observer)
+            _tell(coordinator, on_progress)
             if working.done() and not ended.done():
                 # Only a bug ends the worker early; nobody would ever settle what is left.
                 working.result()
                 await asyncio.wait({ended}, timeout=DRAIN)
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as cancelled:
         for cancel in (False, True):
-            coordinator.stop(RunStatus.CANCELLED, "interrupted by the user", cancel=cancel)
+            coordinator.stop(RunStatus.CANCELLED, str(cancelled) or INTERRUPTED, cancel=cancel)
             await asyncio.wait({ended}, timeout=DRAIN if not cancel else None)
-        _tell(coordinator, observer)
+        _tell(coordinator, on_progress)
         raise
     return ended.result()
 
 
-def _tell(coordinator: Coordinator, observer: Observer | None) -> None:
-    if observer is not None:
-        observer(coordinator.progress())
+def _tell(coordinator: Coordinator, on_progress: OnProgress | None) -> None:
+    if on_progress is not None:
+        on_progress(coordinator.progress())
 
 
 async def _let_go(working: asyncio.Task[WorkerEnd]) -> None:

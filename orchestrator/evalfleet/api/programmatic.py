@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from evalfleet.api.comparing import compare as compare_chosen
 from evalfleet.api.handle import RunHandle
+from evalfleet.api.listeners import OBSERVER_DEADLINE, Listeners, Observer
 from evalfleet.api.options import CaseFilter, RescoreOptions, SideChoice, SubmitOptions
 from evalfleet.api.portal import Portal
-from evalfleet.api.records import open_run, watch
+from evalfleet.api.records import events, open_run, watch
 from evalfleet.api.rescoring import rescore as judge_again
 from evalfleet.api.starting import submit
 from evalfleet.errors import ConfigurationError
 from evalfleet.model.assertion import AssertionRow
 from evalfleet.model.grading import Grading, Rescored
 from evalfleet.model.report import AttemptDetail, CaseView, RunProgress
+from evalfleet.model.run_events import RunEvent
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.verdict import CaseStatus, RunStatus
 from evalfleet.reports.comparison import Comparison
@@ -29,7 +31,19 @@ from evalfleet.reports.markdown import render_markdown
 from evalfleet.reports.model import ReportModel
 from evalfleet.reports.text import render_text
 
-__all__ = ["CaseResult", "Rescored", "Run", "compare", "compare_sync", "open", "rescore", "run", "run_sync", "watch"]
+__all__ = [
+    "CaseResult",
+    "Rescored",
+    "Run",
+    "compare",
+    "compare_sync",
+    "events",
+    "open",
+    "rescore",
+    "run",
+    "run_sync",
+    "watch",
+]
 
 T = TypeVar("T")
 
@@ -216,14 +230,16 @@ class RunOptions(TypedDict, total=False):
     reuse: bool
     affected_by: str | Run | None
     address: str | None
-    on_event: Callable[[RunProgress], None] | None
+    on_event: Callable[[RunEvent], Awaitable[None] | None] | None
+    event_deadline: float
+    on_progress: Callable[[RunProgress], None] | None
 
 
 async def run(experiment: str | Path, **options: Unpack[RunOptions]) -> Run:
     """Run an experiment and return it when it has ended. See `RunOptions`.
 
     Prints nothing and never exits; failed criteria return. Raises DefinitionError when the definitions are
-    invalid, StoreError or InfrastructureError when the run can't be carried out.
+    invalid, StoreError or InfrastructureError when the run can't be carried out, ObserverFailed when `on_event` fails.
     """
     address, affected = options.get("address"), options.get("affected_by")
     chosen = SubmitOptions(
@@ -234,7 +250,10 @@ async def run(experiment: str | Path, **options: Unpack[RunOptions]) -> Run:
         address=address,
         inline=address is None,
     )
-    handle = await submit(Path(experiment), tuple(options.get("select", ())), chosen, options.get("on_event"))
+    on_event, deadline = options.get("on_event"), options.get("event_deadline", OBSERVER_DEADLINE)
+    observer = None if on_event is None else Observer(on_event, deadline=deadline)
+    listeners = Listeners(progress=options.get("on_progress"), observer=observer)
+    handle = await submit(Path(experiment), tuple(options.get("select", ())), chosen, listeners)
     async with handle:
         # Opened before the other is closed, so that an embedded server is not stopped in between.
         return await asyncio.to_thread(Run, handle.id)

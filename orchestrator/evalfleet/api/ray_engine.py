@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.coordination import coordinator_blueprint
-from evalfleet.api.inline import Claiming, Observer
+from evalfleet.api.inline import Claiming, OnProgress
 from evalfleet.api.working import WorkerBlueprint
 from evalfleet.randomness import SystemRandom
 from evalfleet.scheduling.coordinator import RunEnd
@@ -38,11 +38,13 @@ def fleet_for(blueprint: RunBlueprint, cluster: Cluster, workers: int | None, la
     return fleet(blueprint.experiment.limits.concurrency, blueprint.cases, cluster.cpus, workers, lanes)
 
 
-async def run_on_ray(blueprint: RunBlueprint, claiming: Claiming, fleet: Fleet, observer: Observer | None) -> RunEnd:
+async def run_on_ray(
+    blueprint: RunBlueprint, claiming: Claiming, fleet: Fleet, on_progress: OnProgress | None
+) -> RunEnd:
     """Run to the end on the Ray that this process has joined. Cancelling the task drains the run.
 
     Raises RunHeld, StoreError, InfrastructureError, or what a worker could not be built for.
     """
     claim = Claim(claiming.holder.pid, claiming.adoption, claiming.takeover, claiming.steal)
     run = RayRun(coordinator_blueprint(blueprint), WorkerBlueprint(blueprint), claim, fleet)
-    return await run.run(observer)
+    return await run.run(on_progress)

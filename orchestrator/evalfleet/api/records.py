@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from pathlib import Path
 
 from evalfleet.api.handle import RunHandle
@@ -10,8 +11,13 @@ from evalfleet.api.options import DeleteOptions
 from evalfleet.api.session import Session
 from evalfleet.clock import SystemClock
 from evalfleet.model.report import RunInfo, RunProgress
+from evalfleet.model.run_events import BEGINNING, EventCursor, RunEvent
+from evalfleet.model.verdict import RunStatus
 from evalfleet.store import lifecycle, transfer
+from evalfleet.store.event_log import EventLog
 from evalfleet.store.sweep import Swept, sweep
+
+_LOOK_SECONDS = 5.0
 
 
 async def open_run(prefix: str, grading: int | None = None) -> RunHandle:
@@ -46,6 +52,31 @@ async def watch(run: str) -> AsyncIterator[RunProgress]:
                 yield progress
             if info.interrupted:
                 return
+    finally:
+        await session.close()
+
+
+async def events(run: str, *, after: str | EventCursor = BEGINNING) -> AsyncIterator[RunEvent]:
+    """The run's events in order, from the first or the one after a cursor, until it is no longer running.
+
+    Raises ConfigurationError when there is no such run, or for what is no cursor.
+    """
+    cursor = after if isinstance(after, EventCursor) else EventCursor.parsed(after)
+    session = await Session.open()
+    try:
+        run = (await session.reader.find_run(run)).id
+        async with aclosing(EventLog(session.url, run)) as log:
+            while True:
+                # read first: what ended by now has told all of its events
+                info = await session.reader.find_run(run)
+                async with aclosing(log.news(cursor)) as pages:
+                    async for page in pages:
+                        for event in page:
+                            yield event
+                        cursor = page[-1].cursor
+                if info.interrupted or info.status not in (RunStatus.QUEUED, RunStatus.RUNNING):
+                    return
+                await log.wait(_LOOK_SECONDS)
     finally:
         await session.close()
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.holders import is_dead, this_process
-from evalfleet.api.inline import Claiming, Observer, run_inline
+from evalfleet.api.inline import Claiming, OnProgress, run_inline
 from evalfleet.api.judging import with_judges_tried
 from evalfleet.api.reaping import swept
 from evalfleet.api.warm import WarmRay, using, warm_ray
@@ -33,7 +33,7 @@ class RayEngine(Protocol):
     def fleet_for(self, blueprint: RunBlueprint, cluster: Any, workers: int | None, lanes: int | None) -> Any: ...
 
     async def run_on_ray(
-        self, blueprint: RunBlueprint, claiming: Claiming, fleet: Any, observer: Observer | None
+        self, blueprint: RunBlueprint, claiming: Claiming, fleet: Any, on_progress: OnProgress | None
     ) -> RunEnd: ...
 
 
@@ -73,23 +73,23 @@ class Venue:
         if self._joining is not None:
             await asyncio.shield(self._joining)
 
-    async def carry_out(self, blueprint: RunBlueprint, claiming: Claiming, observer: Observer | None) -> None:
+    async def carry_out(self, blueprint: RunBlueprint, claiming: Claiming, on_progress: OnProgress | None) -> None:
         """Run to the end. Raises RunHeld when another coordinator took the run over meanwhile."""
         blueprint = await with_judges_tried(blueprint)
         if claiming.instead_of is not None:
             await release(blueprint.database_url, blueprint.run, claiming.instead_of)
         async with swept(blueprint):
-            end = await self._run(blueprint, claiming, observer)
+            end = await self._run(blueprint, claiming, on_progress)
         if end.fenced:
             raise RunHeld(f"run {blueprint.run} was taken over by another coordinator; nothing more was written here")
 
-    async def _run(self, blueprint: RunBlueprint, claiming: Claiming, observer: Observer | None) -> RunEnd:
+    async def _run(self, blueprint: RunBlueprint, claiming: Claiming, on_progress: OnProgress | None) -> RunEnd:
         place = self._place
         if place.inline:
-            return await run_inline(blueprint, claiming, observer, lanes=place.lanes)
+            return await run_inline(blueprint, claiming, on_progress, lanes=place.lanes)
         engine, cluster = await (self._join() if self._joining is None else asyncio.shield(self._joining))
         fleet = engine.fleet_for(blueprint, cluster, place.workers, place.lanes)
-        return await engine.run_on_ray(blueprint, claiming, fleet, observer)
+        return await engine.run_on_ray(blueprint, claiming, fleet, on_progress)
 
     async def turn_back(self) -> None:
         """Let a joining under way come to its end, whatever it is, so that what it joined can be left."""

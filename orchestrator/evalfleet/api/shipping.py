@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from evalfleet.api.blueprint import RunBlueprint
-from evalfleet.api.inline import Observer
+from evalfleet.api.inline import OnProgress
 from evalfleet.api.package import write_package
 from evalfleet.api.running import Place
 from evalfleet.api.session import Session
@@ -84,7 +84,7 @@ async def packed(plan: Plan, blueprint: RunBlueprint, place: Place, *, steal: bo
         yield Parcel(blueprint.run, jobs, package, entrypoint)
 
 
-async def ship(session: Session, parcel: Parcel, submission: str, observer: Observer | None) -> None:
+async def ship(session: Session, parcel: Parcel, submission: str, on_progress: OnProgress | None) -> None:
     """Submit the run as a job of this id and follow it to its end; a second one under the id changes nothing.
 
     Cancelling the task stops the run, then its job. Raises InfrastructureError when the cluster can't be reached
@@ -92,20 +92,20 @@ async def ship(session: Session, parcel: Parcel, submission: str, observer: Obse
     """
     await asyncio.to_thread(parcel.jobs.submit, parcel.entrypoint, submission, parcel.package)
     try:
-        await _follow(session, parcel.run, parcel.jobs, submission, observer)
+        await _follow(session, parcel.run, parcel.jobs, submission, on_progress)
     except asyncio.CancelledError:
         await _stop(session, parcel.run, parcel.jobs, submission)
         raise
 
 
-async def _follow(session: Session, run: str, jobs: Jobs, submission: str, observer: Observer | None) -> None:
+async def _follow(session: Session, run: str, jobs: Jobs, submission: str, on_progress: OnProgress | None) -> None:
     clock = SystemClock()
     while True:
         state = await asyncio.to_thread(jobs.state, submission)
         info = await session.reader.find_run(run)  # after the job's state: a run that ended had its job until then
         progress = await session.reader.progress(run)
-        if progress is not None and observer is not None:
-            observer(progress)
+        if progress is not None and on_progress is not None:
+            on_progress(progress)
         if info.status in _ENDED and state.ended:
             return
         if state.ended:

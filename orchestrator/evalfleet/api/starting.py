@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Coroutine, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from evalfleet.api.affected import singled_out
 from evalfleet.api.backends import check_backends
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.handle import RunHandle
 from evalfleet.api.history import load_history
-from evalfleet.api.inline import Observer
+from evalfleet.api.listeners import NOBODY, Listeners
+from evalfleet.api.observing import observed
 from evalfleet.api.options import PlanOptions, ResumeOptions, SubmitOptions
 from evalfleet.api.planned import Request, blueprint_of, new_run, plan_request
 from evalfleet.api.running import Place, Venue, debugged, first_claim, reaching, resumed_claim
@@ -32,29 +35,10 @@ from evalfleet.settings import Settings
 from evalfleet.store import lifecycle
 from evalfleet.store.connection import connect
 from evalfleet.store.creation import create_run
+from evalfleet.store.event_log import EventLog
 from evalfleet.store.history import unfinished_run
 from evalfleet.store.planned import CreatedRun, NewRun, UnfinishedRun
-
-OnCreated = Callable[[str], None]
-OnUnfinished = Callable[[UnfinishedRun], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """Who is told what happens; all may be None."""
-
-    observer: Observer | None
-    on_created: OnCreated | None
-    on_unfinished: OnUnfinished | None = None
-
-    def created(self, run: str) -> None:
-        if self.on_created is not None:
-            self.on_created(run)
-
-    def goes_on(self, found: UnfinishedRun, options: SubmitOptions) -> bool:
-        """Whether to go on with an unfinished run, by the options or by who is asked."""
-        asked = self.on_unfinished is not None and self.on_unfinished(found)
-        return asked or options.resume_unfinished
+from evalfleet.store.writer import PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +49,7 @@ class _Work:
     request: Request
     place: Place
     venue: Venue
-    told: _Told
+    listeners: Listeners
     keep_sandbox: KeepSandbox = KeepSandbox.NONE
 
 
@@ -73,48 +57,42 @@ async def submit(
     experiment: Path,
     prefixes: Sequence[str] = (),
     options: SubmitOptions | None = None,
-    observer: Observer | None = None,
-    on_created: OnCreated | None = None,
-    on_unfinished: OnUnfinished | None = None,
+    listeners: Listeners = NOBODY,
 ) -> RunHandle:
-    """Plan an experiment and run it to the end; `on_created` is told the run's id as soon as it exists.
+    """Plan an experiment and run it to the end, or go on with an unfinished run of the same definitions.
 
-    `on_unfinished` is told of a run of the same definitions that never ended, and answers whether to go on with
-    it instead. Raises DefinitionError for everything that is wrong with the definitions, ConfigurationError,
-    StoreError or InfrastructureError. Failed criteria do not raise. Cancelling the task drains the run.
+    Raises DefinitionError for everything that is wrong with the definitions, ConfigurationError, StoreError,
+    InfrastructureError, or ObserverFailed. Failed criteria do not raise. Cancelling the task drains the run.
     """
-    chosen = options or SubmitOptions()
-    told = _Told(observer, on_created, on_unfinished)
-    return await _start(experiment, prefixes, chosen, RunKind.SWEEP, told)
+    return await _start(experiment, prefixes, options or SubmitOptions(), RunKind.SWEEP, listeners)
 
 
 async def try_(
     experiment: Path,
     prefixes: Sequence[str] = (),
     options: SubmitOptions | None = None,
-    observer: Observer | None = None,
-    on_created: OnCreated | None = None,
+    listeners: Listeners = NOBODY,
 ) -> RunHandle:
     """As `submit`, in this process and without Ray, so that breakpoints work; the run is hidden and never reused."""
     chosen = replace(options or SubmitOptions(), inline=True, address=None)
-    return await _start(experiment, prefixes, chosen, RunKind.TRY, _Told(observer, on_created))
+    return await _start(experiment, prefixes, chosen, RunKind.TRY, listeners)
 
 
 async def _start(
-    experiment: Path, prefixes: Sequence[str], options: SubmitOptions, kind: RunKind, told: _Told
+    experiment: Path, prefixes: Sequence[str], options: SubmitOptions, kind: RunKind, listeners: Listeners
 ) -> RunHandle:
     settings = Settings.from_environment()
     place = _place(options, settings)
     async with reaching(place, settings) as venue:
         narrowed = PlanOptions(overrides=options.overrides, arms=options.arms, allow_empty=options.allow_empty)
         request = await singled_out(Request.of(experiment, prefixes, narrowed), options, settings)
-        work = _Work(await plan_request(request), request, place, venue, told, options.keep_sandbox)
+        work = _Work(await plan_request(request), request, place, venue, listeners, options.keep_sandbox)
         session = await Session.open(settings)
         try:
             found = await _unfinished(session, work.plan) if kind is RunKind.SWEEP else None
-            if found is not None and told.goes_on(found, options):
+            if found is not None and _goes_on(found, options, listeners):
                 info = await session.reader.find_run(found.id)
-                told.created(info.id)
+                _tell_created(listeners, info.id)
                 await _go_on(session, work, info, steal=False)
                 return RunHandle(session, info.id)
             run = await _begin(session, work, options, kind)
@@ -124,8 +102,8 @@ async def _start(
     return RunHandle(session, run)
 
 
-async def resume(run: str, options: ResumeOptions | None = None, observer: Observer | None = None) -> RunHandle:
-    """Go on with a run over what is not settled.
+async def resume(run: str, options: ResumeOptions | None = None, listeners: Listeners = NOBODY) -> RunHandle:
+    """Go on with a run over what is not settled; an observer is told what happens from then on.
 
     Raises DefinitionError (`DEFINITION_CHANGED`) naming what changed since the run was planned, RunHeld when
     another coordinator works on it, ConfigurationError when there is nothing to go on with.
@@ -143,7 +121,7 @@ async def resume(run: str, options: ResumeOptions | None = None, observer: Obser
                 await judge_suites(session, plan, info.id)
                 return RunHandle(session, info.id)
             await _reopen(session, info, chosen)
-            work = _Work(plan, request, place, venue, _Told(observer, None), chosen.keep_sandbox)
+            work = _Work(plan, request, place, venue, listeners, chosen.keep_sandbox)
             await _go_on(session, work, info, steal=chosen.steal)
     except BaseException:
         await session.close()
@@ -175,13 +153,12 @@ async def _begin(session: Session, work: _Work, options: SubmitOptions, kind: Ru
     history = await load_history(session.url, plan) if reuse and kind is RunKind.SWEEP else NoHistory()
     planned = new_run(plan, work.request, run_id_from(random.bits(50)), kind, history)
     planned = replace(planned, idempotency_key=options.idempotency_key)
-    blueprint = _blueprint(session, work, planned.id)
+    blueprint, on_progress = _blueprint(session, work, planned.id), work.listeners.progress
     if work.place.is_shipped:
         async with packed(plan, blueprint, work.place) as parcel:
             made = await _create(session, work, planned)
             if made.created:
-                await ship(session, parcel, made.id, work.told.observer)
-                await judge_suites(session, plan, made.id)
+                await _carry_out(session, work, made.id, ship(session, parcel, made.id, on_progress))
         return made.id
     # what is not there or does not work is said before there is a run
     await work.venue.arrive()
@@ -189,27 +166,49 @@ async def _begin(session: Session, work: _Work, options: SubmitOptions, kind: Ru
     made = await _create(session, work, planned)
     if made.created:
         blueprint = replace(blueprint, debugging=kind is RunKind.TRY and debugged())
-        await work.venue.carry_out(blueprint, first_claim(random), work.told.observer)
-        await judge_suites(session, plan, made.id)
+        await _carry_out(session, work, made.id, work.venue.carry_out(blueprint, first_claim(random), on_progress))
     return made.id
 
 
 async def _create(session: Session, work: _Work, planned: NewRun) -> CreatedRun:
     made = await create_run(session.url, planned)
-    work.told.created(made.id)
+    _tell_created(work.listeners, made.id)
     return made
 
 
 async def _go_on(session: Session, work: _Work, info: RunInfo, *, steal: bool) -> None:
     random = SystemRandom()
-    blueprint = _blueprint(session, work, info.id)
+    blueprint, on_progress = _blueprint(session, work, info.id), work.listeners.progress
     if work.place.is_shipped:
         async with packed(work.plan, blueprint, work.place, steal=steal) as parcel:
-            await ship(session, parcel, f"{info.id}-{random.bits(32):08x}", work.told.observer)
+            submission = f"{info.id}-{random.bits(32):08x}"
+            await _carry_out(session, work, info.id, ship(session, parcel, submission, on_progress))
     else:
         await _check_backends(work, blueprint)
-        await work.venue.carry_out(blueprint, resumed_claim(info, random, steal=steal), work.told.observer)
-    await judge_suites(session, work.plan, info.id)
+        claiming = resumed_claim(info, random, steal=steal)
+        await _carry_out(session, work, info.id, work.venue.carry_out(blueprint, claiming, on_progress))
+
+
+async def _carry_out(session: Session, work: _Work, run: str, carrying: Coroutine[Any, Any, None]) -> None:
+    """Carry the run out, tell its observer, if it has one, what happens from now on, and judge its suites."""
+    observer = work.listeners.observer
+    if observer is None:
+        await carrying
+    else:
+        async with aclosing(EventLog(session.url, run, patience=PATIENCE)) as log:
+            await observed(carrying, log, observer)
+    await judge_suites(session, work.plan, run)
+
+
+def _tell_created(listeners: Listeners, run: str) -> None:
+    if listeners.created is not None:
+        listeners.created(run)
+
+
+def _goes_on(found: UnfinishedRun, options: SubmitOptions, listeners: Listeners) -> bool:
+    """Whether to go on with an unfinished run, by the options or by who is asked."""
+    asked = listeners.unfinished is not None and listeners.unfinished(found)
+    return asked or options.resume_unfinished
 
 
 def _blueprint(session: Session, work: _Work, run: str) -> RunBlueprint:

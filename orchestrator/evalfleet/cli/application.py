@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from evalfleet.api.listeners import Observer
+from evalfleet.cli.event_lines import EventLines
 from evalfleet.cli.interrupts import cancelled_by_signals
 from evalfleet.reports.json_text import to_json
 
@@ -51,6 +55,15 @@ class Application:
     def value(self, value: Any) -> None:
         """One JSON document on one line of stdout."""
         click.echo(to_json(value))
+
+    def observer(self) -> Observer | None:
+        """What is told the events of a run: with --json whoever reads stdout."""
+        return Observer(EventLines(), by_page=True) if self.json else None
+
+    def leave_stdout(self) -> None:
+        """Write nothing there any more: whoever read it has gone, and even a flush at exit could fail or wait."""
+        self.json = False
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def note(self, text: str) -> None:
         """Something to know while a command works, on stderr."""

@@ -19,6 +19,9 @@ from evalfleet.errors import (
 from evalfleet.reports.exit_code import ExitCode
 from evalfleet.reports.visible import visible_line
 
+#: The code of an error that only a mistake in evalfleet can cause.
+RUNNER_INTERNAL = "RUNNER_INTERNAL"
+
 
 def code_of(error: BaseException) -> ExitCode:
     """The exit code that an escaped error means."""
@@ -49,7 +52,15 @@ def error_value(error: BaseException) -> dict[str, Any]:
     value: dict[str, Any] = {"exit_code": int(code_of(error)), "message": _message(error)}
     if isinstance(error, DefinitionError):
         value |= {"code": error.code, "problems": [asdict(problem) for problem in error.problems]}
+    elif _is_ours(error):
+        value |= {"code": RUNNER_INTERNAL}
     return {"error": value}
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether it is a mistake in evalfleet: nothing that has a message for its user."""
+    told = isinstance(error, EvalfleetError | click.ClickException | click.Abort | KeyboardInterrupt)
+    return not told and not (isinstance(error, OSError) and error.filename is not None)
 
 
 def _message(error: BaseException) -> str:
@@ -66,7 +77,8 @@ def _message(error: BaseException) -> str:
         case OSError() if error.filename is not None:
             return f"{error.filename}: {error.strerror}"
         case _:
-            return f"{type(error).__name__}: {describe(error)} (a bug of evalfleet: --debug shows where)"
+            what = f"{type(error).__name__}: {describe(error)}"
+            return f"{what} (a bug of evalfleet: --debug shows where) [{RUNNER_INTERNAL}]"
 
 
 def _one_line(text: str) -> str:

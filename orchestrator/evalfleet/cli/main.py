@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 import traceback
 from asyncio import CancelledError
@@ -15,6 +14,7 @@ import click
 
 from evalfleet.cli.application import Application
 from evalfleet.cli.failures import code_of, error_lines, error_value
+from evalfleet.errors import ObserverFailed
 from evalfleet.reports.exit_code import ExitCode
 
 if TYPE_CHECKING:
@@ -107,9 +107,12 @@ def invoke(arguments: Sequence[str], application: Application) -> int:
         )
         return int(result or 0)
     except BrokenPipeError:
-        # whoever read our output has gone; a second failure while Python flushes would print a traceback
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        application.leave_stdout()
         return int(ExitCode.NOT_ACCEPTED)
+    except ObserverFailed as error:
+        application.leave_stdout()
+        _report(error, application)
+        return int(code_of(error))
     except (CancelledError, KeyboardInterrupt, click.Abort):
         _report(click.Abort(), application)
         return int(ExitCode.CANCELLED)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from evalfleet.api.listeners import NOBODY, Listeners
 from evalfleet.api.options import (
     CaseFilter,
     DeleteOptions,
@@ -20,18 +21,16 @@ from evalfleet.api.options import (
 from evalfleet.api.preview import Preview
 from evalfleet.model.grading import Rescored
 from evalfleet.model.report import AttemptDetail, AttemptView, CaseView, RunInfo, RunProgress
+from evalfleet.model.run_events import BEGINNING, EventCursor, RunEvent
 from evalfleet.model.sandbox import SandboxView
 from evalfleet.reports.comparison import Comparison
 from evalfleet.reports.model import ReportModel
-from evalfleet.store.planned import UnfinishedRun
 
 if TYPE_CHECKING:  # what sweeps or reaps needs the database's driver, which no command should wait for
     from evalfleet.api.imported import ImportedRun
     from evalfleet.api.packs import LintedPack, Reapplied
     from evalfleet.api.reaping import SandboxListing
     from evalfleet.store.sweep import Swept
-
-Observer = Callable[[RunProgress], None]
 
 
 class RunHandle(Protocol):
@@ -85,9 +84,7 @@ class Api(Protocol):
         experiment: Path,
         prefixes: Sequence[str],
         options: SubmitOptions,
-        observer: Observer | None = None,
-        on_created: Callable[[str], None] | None = None,
-        on_unfinished: Callable[[UnfinishedRun], bool] | None = None,
+        listeners: Listeners = NOBODY,
     ) -> RunHandle: ...
 
     async def try_(
@@ -95,11 +92,10 @@ class Api(Protocol):
         experiment: Path,
         prefixes: Sequence[str],
         options: SubmitOptions,
-        observer: Observer | None = None,
-        on_created: Callable[[str], None] | None = None,
+        listeners: Listeners = NOBODY,
     ) -> RunHandle: ...
 
-    async def resume(self, run: str, options: ResumeOptions, observer: Observer | None = None) -> RunHandle: ...
+    async def resume(self, run: str, options: ResumeOptions, listeners: Listeners = NOBODY) -> RunHandle: ...
 
     async def cancel(self, run: str) -> tuple[str, bool]:
         """Ask the run to stop; its full id, and whether it was still going."""
@@ -161,6 +157,10 @@ class Api(Protocol):
 
     async def runs(self, *, every_kind: bool = False, limit: int | None = None) -> Sequence[RunInfo]:
         """Runs, newest first; runs of `orchestrate try` only with `every_kind`."""
+        ...
+
+    def events(self, run: str, *, after: str | EventCursor = BEGINNING) -> AsyncIterator[RunEvent]:
+        """The run's events, from the first or the one after a cursor, until the run is no longer running."""
         ...
 
     def watch(self, run: str) -> AsyncIterator[RunProgress]:

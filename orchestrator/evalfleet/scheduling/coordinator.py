@@ -40,6 +40,8 @@ from evalfleet.scheduling.state import Adoption, RunPolicy, RunState, begin
 
 #: Seconds between heartbeats of a run, which also carry its progress.
 BEAT = 1.0
+#: Why a run ended whose task was cancelled without a reason.
+INTERRUPTED = "interrupted by the user"
 _RATE_WINDOW = 10
 
 

@@ -18,7 +18,7 @@ from ray.exceptions import ActorDiedError, RayError, RayTaskError
 from evalfleet.errors import EvalfleetError, InfrastructureError
 from evalfleet.model.report import RunProgress
 from evalfleet.model.verdict import RunStatus
-from evalfleet.scheduling.coordinator import BEAT, RunEnd
+from evalfleet.scheduling.coordinator import BEAT, INTERRUPTED, RunEnd
 from evalfleet.scheduling.fleet import Fleet
 from evalfleet.scheduling.ray_actors import (
     Actor,
@@ -66,7 +66,7 @@ class RayRun:
         """The living workers by name."""
         return dict(self._workers)
 
-    async def run(self, observer: Callable[[RunProgress], None] | None) -> RunEnd:
+    async def run(self, on_progress: Callable[[RunProgress], None] | None) -> RunEnd:
         """Run to the end. Cancelling the task drains the run and raises CancelledError.
 
         Raises RunHeld, StoreError, or what a worker could not be built for.
@@ -75,27 +75,27 @@ class RayRun:
             self._run_key = await self._claimed()
             for name in self._workers:
                 self._set_to_work(name)
-            return await self._work(observer)
+            return await self._work(on_progress)
         finally:
             self._dismiss()
 
-    async def _work(self, observer: Callable[[RunProgress], None] | None) -> RunEnd:
+    async def _work(self, on_progress: Callable[[RunProgress], None] | None) -> RunEnd:
         self._heard_at = _now()
         try:
-            return await self._supervise(observer)
-        except asyncio.CancelledError:
-            await self._drain(observer)
+            return await self._supervise(on_progress)
+        except asyncio.CancelledError as cancelled:
+            await self._drain(str(cancelled) or INTERRUPTED, on_progress)
             raise
 
-    async def _supervise(self, observer: Callable[[RunProgress], None] | None) -> RunEnd:
+    async def _supervise(self, on_progress: Callable[[RunProgress], None] | None) -> RunEnd:
         ended = asyncio.ensure_future(self._ended())
         try:
             while not ended.done():
                 await asyncio.wait({ended, *self._running}, timeout=BEAT, return_when=asyncio.FIRST_COMPLETED)
                 self._replace_dead()
                 if not ended.done():
-                    await self._ping(observer)
-            await self._ping(observer)
+                    await self._ping(on_progress)
+            await self._ping(on_progress)
             return ended.result()
         finally:
             ended.cancel()
@@ -122,7 +122,7 @@ class RayRun:
                 raise answer.exception()
             return answer
 
-    async def _ping(self, observer: Callable[[RunProgress], None] | None) -> None:
+    async def _ping(self, on_progress: Callable[[RunProgress], None] | None) -> None:
         try:
             progress = await _within(self._coordinator.ping.remote(tuple(self._workers)), 2.0)
         except (RayError, TimeoutError):
@@ -132,8 +132,8 @@ class RayRun:
                 self._heard_at = _now()
             return
         self._heard_at = _now()
-        if progress is not None and observer is not None:
-            observer(progress)
+        if progress is not None and on_progress is not None:
+            on_progress(progress)
 
     def _hire(self) -> str:
         name = f"worker-{next(self._names)}"
@@ -177,16 +177,16 @@ class RayRun:
         if self._failures >= _GIVE_UP:
             raise error
 
-    async def _drain(self, observer: Callable[[RunProgress], None] | None) -> None:
+    async def _drain(self, reason: str, on_progress: Callable[[RunProgress], None] | None) -> None:
         ended = asyncio.ensure_future(self._ended())
         began = _now()
         while not ended.done():
             # Asked again and again: a coordinator that is restarted meanwhile has forgotten it.
             with contextlib.suppress(RayError):
                 cancel = _now() - began >= DRAIN
-                await self._coordinator.stop.remote(RunStatus.CANCELLED, "interrupted by the user", cancel)
+                await self._coordinator.stop.remote(RunStatus.CANCELLED, reason, cancel)
             await asyncio.wait({ended}, timeout=BEAT)
-        await self._ping(observer)
+        await self._ping(on_progress)
 
     def _dismiss(self) -> None:
         for running in self._running:

@@ -91,7 +91,7 @@ def test_a_failing_agent_is_not_accepted_and_the_reason_is_found(orchestrate: Or
     agent.write_text(agent.read_text().replace('"sunny"', '"raining"'))
     ended = orchestrate("submit", "experiment.yaml", "--inline", "--json", cwd=project)
     assert ended.code == 1, ended.err
-    report = ended.values[0]
+    report = ended.values[-1]
     assert (report["accepted"], report["totals"]["failed"]) == (False, 3)
     shown = orchestrate("show", report["run"]["id"], "0", "--assertions")
     assert shown.code == 0

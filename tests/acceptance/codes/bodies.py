@@ -45,13 +45,13 @@ def submit(orchestrate: Orchestrate, project: Path, experiment: Mapping[str, Any
     document = {"schema_version": 1, "name": "codes", "retry": {"max_attempts": 1}, **experiment}
     (project / "experiment.yaml").write_text(json.dumps(document), encoding="utf-8")
     ended = orchestrate("submit", "experiment.yaml", "--inline", "--json", *more, cwd=project)
-    assert ended.values and "run" in ended.values[0], ended.out + ended.err
+    assert ended.values and "run" in ended.values[-1], ended.out + ended.err
     return ended
 
 
 def cases_of(orchestrate: Orchestrate, ended: Ended, key: str = "eval") -> dict[str, Any]:
     """The cases of a run by their eval, or by their arm, as the store has them."""
-    run = ended.values[0]["run"]["id"]
+    run = ended.values[-1]["run"]["id"]
     return {case[key]: {**case, "run": run} for case in orchestrate("show", run, "--json").values}
 
 
@@ -66,7 +66,7 @@ def evidence_of(orchestrate: Orchestrate, ended: Ended) -> list[CaseResult]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("EVALFLEET_HOME", str(orchestrate.home))
         environment.setenv("EVALFLEET_DATABASE_URL", orchestrate.database_url)
-        with evalfleet.open(ended.values[0]["run"]["id"]) as run:
+        with evalfleet.open(ended.values[-1]["run"]["id"]) as run:
             return list(run.cases(evidence=True))
 
 

@@ -51,7 +51,7 @@ def rescored(orchestrate: Orchestrate, tmp_path_factory: pytest.TempPathFactory)
     later = project / "later"
     (later / "evals").mkdir(parents=True)
     write_evals(later, "again", {name: Body(after) for name, (_, after) in EDITED.items()})
-    said = orchestrate("rescore", ended.values[0]["run"]["id"], "--evals", str(later), "--json", cwd=project)
+    said = orchestrate("rescore", ended.values[-1]["run"]["id"], "--evals", str(later), "--json", cwd=project)
     assert said.values, said.err
     return {**cases_of(orchestrate, ended), "said": said.values[0]}
 
@@ -83,7 +83,7 @@ def limited(orchestrate: Orchestrate, project: Path) -> dict[str, Any]:
     limits = {"max_failures": 2, "concurrency": 1}
     ended = submit(orchestrate, project, {**PARROT, "limits": limits})
     assert ended.code == ExitCode.LIMITED
-    (run,) = orchestrate("status", ended.values[0]["run"]["id"], "--json").values
+    (run,) = orchestrate("status", ended.values[-1]["run"]["id"], "--json").values
     return run
 
 
@@ -140,7 +140,7 @@ CARRIED = {
 
 def test_why_a_case_is_carried_or_not(orchestrate: Orchestrate, tmp_path: Path) -> None:
     write_evals(tmp_path, "of", {name: body for name, (body, _, _) in CARRIED.items()})
-    run = submit(orchestrate, tmp_path, PARROT).values[0]["run"]["id"]
+    run = submit(orchestrate, tmp_path, PARROT).values[-1]["run"]["id"]
     write_evals(tmp_path, "new", {"never": Body(SENT)})
     edited = tmp_path / "evals" / "of" / "passes.eval.py"
     cases = planned(orchestrate, tmp_path)

@@ -42,7 +42,7 @@ def written(orchestrate: Orchestrate, tmp_path_factory: pytest.TempPathFactory) 
     command = with_other_package(orchestrate, tmp_path_factory.mktemp("package"))
     arms = {code.lower(): {"adapter": "rude", "does": does} for code, (does, _) in ARMS.items()}
     ended = submit(command, project, {"arms": arms, "limits": {"turn_timeout": "500ms"}})
-    reported = command("report", ended.values[0]["run"]["id"], "--format", "json")
+    reported = command("report", ended.values[-1]["run"]["id"], "--format", "json")
     return reported.out, reported.values[0]["arms"]
 
 

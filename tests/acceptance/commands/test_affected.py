@@ -56,7 +56,7 @@ def knows(project: Path, number: int) -> None:
 def submit(orchestrate: Orchestrate, project: Path, *more: str) -> tuple[Ended, list[dict[str, Any]]]:
     """The command, and the summaries of the runs that it made."""
     ended = orchestrate("submit", "experiment.yaml", "--inline", "--json", *more, cwd=project)
-    return ended, [value for value in ended.values if "run" in value]
+    return ended, [value for value in ended.values if "totals" in value]
 
 
 def evals_of(orchestrate: Orchestrate, report: dict[str, Any]) -> dict[str, int]:

@@ -74,7 +74,7 @@ def rows(project: Path, lines: list[str]) -> None:
 def submitted(orchestrate: Orchestrate, project: Path, *arguments: str) -> str:
     ended = orchestrate("submit", *(arguments or ("experiment.yaml",)), "--inline", "--json", cwd=project)
     assert ended.code in (0, 1), ended.err
-    return ended.values[0]["run"]["id"]
+    return ended.values[-1]["run"]["id"]
 
 
 @pytest.fixture(scope="module")

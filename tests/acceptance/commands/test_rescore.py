@@ -78,7 +78,7 @@ def calls(project: Path) -> int:
 def submitted(orchestrate: Orchestrate, project: Path, *more: str) -> str:
     ended = orchestrate("submit", "experiment.yaml", "--inline", "--json", *more, cwd=project)
     assert ended.code in (0, 1, 5), ended.err
-    return ended.values[0]["run"]["id"]
+    return ended.values[-1]["run"]["id"]
 
 
 def rescored(orchestrate: Orchestrate, run: str, *more: str) -> tuple[Ended, dict[str, Any]]:

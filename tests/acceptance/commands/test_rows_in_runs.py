@@ -76,7 +76,7 @@ def test_rows_reach_their_attempts_exactly_and_come_back_from_an_export(
     project(tmp_path)
     ended = orchestrate("submit", "experiment.yaml", "--inline", "--json", cwd=tmp_path)
     assert ended.code == 0, ended.out + ended.err
-    run = ended.values[0]["run"]["id"]
+    run = ended.values[-1]["run"]["id"]
     expected = {
         f"{file.replace('.', '-')}/a{number}": {"id": f"a{number}", **row}
         for file, rows in ROWS.items()

@@ -36,7 +36,7 @@ def test_the_field_and_what_to_do_are_said(orchestrate: Orchestrate, tmp_path: P
     (tmp_path / "experiment.yaml").write_text(EXPERIMENT, encoding="utf-8")
     submitted = orchestrate("submit", "experiment.yaml", "--inline", "--json", cwd=tmp_path)
     assert submitted.code == 0, submitted.err
-    run = submitted.values[0]["run"]["id"]
+    run = submitted.values[-1]["run"]["id"]
     asyncio.run(grow_old(orchestrate.database_url, run))
     ended = orchestrate("rescore", run, cwd=tmp_path)
     assert ended.code == 2

@@ -88,7 +88,7 @@ def test_good_cases_keep_their_verdicts(tmp_path: Path) -> None:
         assert done.returncode in (0, 1), done.stderr
         return done.stdout
 
-    report = json.loads(orchestrate("submit", "experiment.yaml", "--json"))
+    report = json.loads(orchestrate("submit", "experiment.yaml", "--json").splitlines()[-1])
     listed = orchestrate("show", report["run"]["id"], "--json")
     cases = [json.loads(line) for line in listed.splitlines() if line.strip()]
     asked = {f"h/{number:04d}": row for number, row in enumerate(rows)}

@@ -75,7 +75,7 @@ class Project:
     async def submit(self, *arguments: str) -> tuple[Ended, dict[str, Any]]:
         ended = await self("submit", "experiment.yaml", *arguments, "--inline", "--json")
         assert ended.values, ended.err
-        return ended, ended.values[0]
+        return ended, ended.values[-1]
 
     async def case(self, report: dict[str, Any], name: str) -> dict[str, Any]:
         ended = await self("show", report["run"]["id"], name, "--json")

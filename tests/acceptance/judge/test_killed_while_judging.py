@@ -93,4 +93,4 @@ async def test_a_killed_worker_costs_no_agent_run_either(orchestrate: Orchestrat
         worker.kill()
         out, err = await asyncio.to_thread(process.communicate)
         assert process.returncode == 0, out + err
-        await check(project, json.loads(out.splitlines()[0])["run"]["id"])
+        await check(project, json.loads(out.splitlines()[-1])["run"]["id"])

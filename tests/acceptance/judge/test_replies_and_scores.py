@@ -95,7 +95,7 @@ async def test_replies_are_read_strictly_and_what_was_forgiven_is_recorded(
     async with ModelEndpoint(otherwise=replies) as endpoint:
         project(tmp_path, ASKED, f'judge: {{model: judge-m, base_url: "{endpoint.base_url}"}}\n')
         ended = await asyncio.to_thread(orchestrate, "submit", "experiment.yaml", "--inline", "--json", cwd=tmp_path)
-    run = ended.values[0]["run"]["id"]
+    run = ended.values[-1]["run"]["id"]
     shown = await asyncio.to_thread(orchestrate, "show", run, "0", "--json", cwd=tmp_path)
     attempt = shown.values[0]["attempt"]
     found = {row["label"]: row["outcome"] for row in attempt["assertions"]}
@@ -120,7 +120,7 @@ async def test_replies_are_read_strictly_and_what_was_forgiven_is_recorded(
 def test_odd_scores_of_a_grader_are_never_a_zero(orchestrate: Orchestrate, tmp_path: Path) -> None:
     project(tmp_path, GRADED)
     ended = orchestrate("submit", "experiment.yaml", "--inline", "--json", cwd=tmp_path)
-    report: dict[str, Any] = ended.values[0]
+    report: dict[str, Any] = ended.values[-1]
     figures = report["arms"][0]["headline"]
     assert (figures["mean"], figures["complete"], figures["total"]) == (pytest.approx(1.0), 1, 7)
     reasons = {}

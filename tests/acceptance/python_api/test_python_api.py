@@ -57,7 +57,7 @@ def finished(python: Python) -> str:
             "evals/quickstart/experiment.yaml",
             select=["order_status", "unknown_order"],
             overrides={"repetitions": "2"},
-            on_event=seen.append,
+            on_progress=seen.append,
         ) as run:
             assert run.status == "completed"
             assert run.accepted is True

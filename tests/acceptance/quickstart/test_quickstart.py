@@ -35,7 +35,7 @@ def happened(classes: dict[str, int]) -> dict[str, int]:
 def report(orchestrate: Orchestrate, root: Path) -> dict[str, Any]:
     ended = orchestrate("submit", EXPERIMENT, "--inline", "--json", cwd=root)
     assert ended.code == 0, ended.out + ended.err
-    return ended.values[0]
+    return ended.values[-1]
 
 
 def test_it_passes_some_fails_some_and_breaks_nowhere(report: dict[str, Any]) -> None:
@@ -90,7 +90,7 @@ def test_with_its_bug_fixed_the_careful_clerk_passes_everything(
     model.write_text(source.replace(BUG, FIX), encoding="utf-8")
     ended = orchestrate("submit", "experiment.yaml", "--arm", "careful", "--inline", "--json", cwd=project)
     assert ended.code == 0, ended.out + ended.err
-    assert happened(ended.values[0]["totals"]) == {"passed": 126}
+    assert happened(ended.values[-1]["totals"]) == {"passed": 126}
 
 
 def test_a_killed_run_goes_on_and_comes_to_the_same_numbers(orchestrate: Orchestrate, root: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_killed_run_goes_on_and_comes_to_the_same_numbers(orchestrate: Orchest
     assert 0 < before["totals"]["passed"] < 217
     resumed = orchestrate("resume", run, "--inline", "--json", cwd=root)
     assert resumed.code == 0, resumed.out + resumed.err
-    after = resumed.values[0]
+    after = resumed.values[-1]
     assert happened(after["totals"]) == {"passed": 217, "failed": 35}
     # What was under way when it died is done again; what was settled is not.
     attempts = sum(arm["attempts"] for arm in after["arms"])
@@ -113,4 +113,4 @@ def test_a_killed_run_goes_on_and_comes_to_the_same_numbers(orchestrate: Orchest
 def test_the_documented_command_runs_it_on_ray_from_the_root(orchestrate: Orchestrate, root: Path) -> None:
     ended = orchestrate("submit", EXPERIMENT, "--workers", "1", "--json", cwd=root)
     assert ended.code == 0, ended.out + ended.err
-    assert happened(ended.values[0]["totals"]) == {"passed": 217, "failed": 35}
+    assert happened(ended.values[-1]["totals"]) == {"passed": 217, "failed": 35}

@@ -70,7 +70,7 @@ def settled(orchestrate: Orchestrate, tmp_path_factory: pytest.TempPathFactory) 
 
     ended = asyncio.run(submitted())
     assert ended.code == 0, ended.out + ended.err
-    return project, ended.values[0]["run"]["id"]
+    return project, ended.values[-1]["run"]["id"]
 
 
 def echoed(request: Request) -> Any:
@@ -177,8 +177,8 @@ def test_people_read_the_same_reasons_in_short(orchestrate: Orchestrate, project
 def test_what_is_carried_is_not_called_again_and_counts(orchestrate: Orchestrate, project: Path, run: str) -> None:
     ended = orchestrate("submit", "experiment.yaml", "--arm", "own", "--reuse", "--inline", "--json", cwd=project)
     assert ended.code == 0, ended.err
-    (arm,) = ended.values[0]["arms"]
+    (arm,) = ended.values[-1]["arms"]
     assert (arm["classes"]["passed"], arm["carried"], arm["attempts"]) == (PER_ARM, PER_ARM, 0)
-    shown = orchestrate("show", ended.values[0]["run"]["id"], "0", "--json").values[0]
+    shown = orchestrate("show", ended.values[-1]["run"]["id"], "0", "--json").values[0]
     assert shown["case"]["carried_from"]["run"] == run
     assert shown["attempt"]["turns"], "the evidence of a carried case is that of the attempt it came from"

@@ -13,7 +13,7 @@ UNSEEN = "coverage:actions=unavailable (tool lifecycle events are not exposed)"
 def submitted(orchestrate: Orchestrate, root: Path, experiment: str) -> dict[str, Any]:
     ended = orchestrate("submit", f"evals/tour/{experiment}", "--inline", "--json", cwd=root)
     assert ended.code == 0, ended.out + ended.err
-    return ended.values[0]
+    return ended.values[-1]
 
 
 def shown(orchestrate: Orchestrate, report: dict[str, Any], arm: str, case: str) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def results(orchestrate: Orchestrate, run: str) -> list[str]:
 
 def test_what_an_agent_changed_is_kept_shown_and_judged_again(orchestrate: Orchestrate, project: Path) -> None:
     ended = orchestrate("submit", "experiment.yaml", "--inline", "--json", cwd=project)
-    run = ended.values[0]["run"]["id"]
+    run = ended.values[-1]["run"]["id"]
     assert results(orchestrate, run) == ["matched", "mismatched"]
     found = changes_of(orchestrate, run)
     windows = [

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from evalfleet.api.imported import ImportedRun, read_report
+from evalfleet.api.listeners import NOBODY, Listeners
 from evalfleet.api.options import (
     CaseFilter,
     DeleteOptions,
@@ -22,7 +23,7 @@ from evalfleet.api.options import (
 )
 from evalfleet.api.preview import Preview
 from evalfleet.api.reaping import SandboxListing
-from evalfleet.cli.surface import Api, Observer, RunHandle
+from evalfleet.cli.surface import Api, RunHandle
 from evalfleet.errors import ConfigurationError
 from evalfleet.model.assertion import AssertionPolicy, AssertionResult, AssertionRow, Result
 from evalfleet.model.coverage import COMPLETE_COVERAGE
@@ -37,6 +38,7 @@ from evalfleet.model.report import (
     RunInfo,
     RunProgress,
 )
+from evalfleet.model.run_events import BEGINNING, EventCursor, RunEvent
 from evalfleet.model.sandbox import SandboxView
 from evalfleet.model.turn import TurnInput, TurnRecord, TurnStatus
 from evalfleet.model.verdict import CaseStatus, Outcome, RunKind, RunStatus, Style, Verdict
@@ -158,6 +160,7 @@ class FakeApi:
     calls: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
     fail: BaseException | None = None
     reported: Sequence[RunProgress] = ()
+    events_told: Sequence[RunEvent] = ()
     interrupted: bool = False
     unfinished: UnfinishedRun | None = None
     went_on: bool | None = None
@@ -196,20 +199,20 @@ class FakeApi:
         experiment: Path,
         prefixes: Sequence[str],
         options: SubmitOptions,
-        observer: Observer | None = None,
-        on_created: Callable[[str], None] | None = None,
-        on_unfinished: Callable[[UnfinishedRun], bool] | None = None,
+        listeners: Listeners = NOBODY,
     ) -> RunHandle:
         self.act("submit", experiment.name, tuple(prefixes), options)
-        if self.unfinished is not None and on_unfinished is not None:
-            self.went_on = on_unfinished(self.unfinished)
-        if on_created is not None:
-            on_created(self.known[0].id)
+        if self.unfinished is not None and listeners.unfinished is not None:
+            self.went_on = listeners.unfinished(self.unfinished)
+        if listeners.created is not None:
+            listeners.created(self.known[0].id)
         if self.interrupted:
             raise asyncio.CancelledError
         for progress in self.reported:
-            if observer is not None:
-                observer(progress)
+            if listeners.progress is not None:
+                listeners.progress(progress)
+        if listeners.observer is not None:
+            listeners.observer.tell(self.events_told)
         return self.known[0]
 
     async def try_(
@@ -217,13 +220,12 @@ class FakeApi:
         experiment: Path,
         prefixes: Sequence[str],
         options: SubmitOptions,
-        observer: Observer | None = None,
-        on_created: Callable[[str], None] | None = None,
+        listeners: Listeners = NOBODY,
     ) -> RunHandle:
         self.act("try", experiment.name, tuple(prefixes), options)
         return self.known[0]
 
-    async def resume(self, run: str, options: ResumeOptions, observer: Observer | None = None) -> RunHandle:
+    async def resume(self, run: str, options: ResumeOptions, listeners: Listeners = NOBODY) -> RunHandle:
         self.act("resume", run, options)
         return await self.open_run(run)
 
@@ -287,6 +289,11 @@ class FakeApi:
     async def runs(self, *, every_kind: bool = False, limit: int | None = None) -> Sequence[RunInfo]:
         runs = [await run.info() for run in self.known]
         return [run for run in runs if every_kind or run.kind is RunKind.SWEEP][:limit]
+
+    async def events(self, run: str, *, after: str | EventCursor = BEGINNING) -> AsyncIterator[RunEvent]:
+        self.act("events", str(after))
+        for event in self.events_told:
+            yield event
 
     async def watch(self, run: str) -> AsyncIterator[RunProgress]:
         await self.open_run(run)

@@ -13,6 +13,7 @@ import pytest
 from evalfleet.api.options import DeleteOptions, ResumeOptions, SubmitOptions
 from evalfleet.cli.report_files import write_pieces
 from evalfleet.errors import StoreError
+from evalfleet.model.run_events import EventCursor, RunEvent, RunEventType
 from evalfleet.model.verdict import CaseStatus, RunStatus, Verdict
 from tests.unit.cli.fake_api import FakeRun, case, detail, progress
 
@@ -109,10 +110,32 @@ def test_an_interrupted_submit_says_how_to_go_on(shell: Shell, mixed: FakeRun, e
     ]
 
 
-def test_submit_json_is_one_document(shell: Shell, mixed: FakeRun, experiment: str) -> None:
-    shell.api.reported = [progress(3)]
+STARTED = RunEvent(sequence=1, type=RunEventType.RUN_STARTED, run="7f3k2m0q1x", cursor=EventCursor(1, 0, 1), at=9.0)
+COMPLETED = RunEvent(
+    sequence=2,
+    type=RunEventType.CASE_COMPLETED,
+    run="7f3k2m0q1x",
+    cursor=EventCursor(2, 1, 1),
+    case=0,
+    eval_id="sql/0000",
+    arm="small",
+    repetition=0,
+    status=CaseStatus.SKIPPED,
+)
+EVENTS = [
+    {"event": "run.started", "sequence": 1, "cursor": "1.0.1", "run": "7f3k2m0q1x", "at": 9.0},
+    {
+        "event": "case.completed", "sequence": 2, "cursor": "2.1.1", "run": "7f3k2m0q1x", "case": 0,
+        "eval": "sql/0000", "arm": "small", "repetition": 0, "status": "skipped",
+    },
+]  # fmt: skip
+
+
+def test_submit_json_is_a_line_an_event_and_then_the_summary(shell: Shell, mixed: FakeRun, experiment: str) -> None:
+    shell.api.reported, shell.api.events_told = [progress(3)], [STARTED, COMPLETED]
     assert shell("submit", experiment, "--json") == 1
-    (document,) = shell.values
+    *events, document = shell.values
+    assert events == EVENTS
     assert (document["run"]["id"], document["accepted"], document["totals"]["failed"]) == ("7f3k2m0q1x", False, 1)
     assert "sunny" not in shell.out
 
@@ -180,10 +203,17 @@ def test_status_without_any_run_says_what_to_do(shell: Shell) -> None:
     assert shell.err == "error: there is no run yet (orchestrate submit EXPERIMENT starts one)\n"
 
 
-def test_watch_json_is_a_line_a_change_and_then_the_report(shell: Shell, mixed: FakeRun) -> None:
-    shell.api.reported = [progress(1), progress(2)]
-    assert shell("watch", "7f3", "--json") == 1
-    assert [value["event"] for value in shell.values] == ["progress", "progress", "report"]
+def test_watch_json_is_a_line_an_event_and_then_the_report(shell: Shell, mixed: FakeRun) -> None:
+    shell.api.events_told = [STARTED, COMPLETED]
+    assert shell("watch", "7f3", "--json", "--after", "0.0.0") == 1
+    *events, report = shell.values
+    assert (events, report["event"], shell.api.calls) == (EVENTS, "report", [("events", "0.0.0")])
+
+
+def test_watch_shows_the_counters_to_people(shell: Shell, mixed: FakeRun) -> None:
+    shell.api.reported = [progress(1)]
+    assert shell("watch", "7f3") == 1
+    assert shell.err.startswith("1/10 settled")
 
 
 def test_runs(shell: Shell, mixed: FakeRun) -> None:

@@ -39,7 +39,11 @@ PROBLEMS = [
         (KeyboardInterrupt(), 130, ["error: cancelled"]),
         (asyncio.CancelledError(), 130, ["error: cancelled"]),
         (FileNotFoundError(2, "No such file or directory", "x.csv"), 2, ["error: x.csv: No such file or directory"]),
-        (KeyError("\x1b[2J"), 4, [r"error: KeyError: '\x1b[2J' (a bug of evalfleet: --debug shows where)"]),
+        (
+            KeyError("\x1b[2J"),
+            4,
+            [r"error: KeyError: '\x1b[2J' (a bug of evalfleet: --debug shows where) [RUNNER_INTERNAL]"],
+        ),
     ],
 )
 def test_an_error_is_a_line_and_a_code(error: BaseException, code: int, lines: list[str], shell: Shell) -> None:
@@ -56,6 +60,13 @@ def test_json_errors_are_documents(shell: Shell) -> None:
     (value,) = shell.values
     assert value["error"]["exit_code"] == 2
     assert value["error"]["problems"][0]["field"] == "arms.small.modle"
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyError("x"), "RUNNER_INTERNAL"), (StoreError("gone"), None)])
+def test_a_mistake_of_ours_has_a_code_of_its_own(shell: Shell, error: Exception, code: str | None) -> None:
+    shell.api.fail = error
+    assert shell("cancel", "7f3", "--json") == 4
+    assert shell.values[0]["error"].get("code") == code
 
 
 def test_a_command_line_that_cannot_be_parsed_is_a_document_too(shell: Shell) -> None:

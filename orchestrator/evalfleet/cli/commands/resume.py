@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from evalfleet.api.listeners import Listeners
 from evalfleet.api.options import ResumeOptions
 from evalfleet.cli import options
 from evalfleet.cli.application import Application, pass_application
@@ -45,6 +46,7 @@ async def _resume(application: Application, run: str, chosen: ResumeOptions) -> 
     for line in why_not_joined(chosen.address, inline=chosen.inline):
         application.note(line)
     with ProgressDisplay(hidden=application.json) as display:
-        handle = await application.api.resume(run, chosen, display.update)
+        listeners = Listeners(progress=display.update, observer=application.observer())
+        handle = await application.api.resume(run, chosen, listeners)
     async with handle:
         return await conclude(application, handle)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from evalfleet.api.listeners import Listeners
 from evalfleet.api.options import SubmitOptions
 from evalfleet.cli import options
 from evalfleet.cli.application import Application, pass_application
@@ -56,7 +57,8 @@ def command(
 ) -> ExitCode:
     """Run EXPERIMENT, or only its evals whose ids start with a PREFIX.
 
-    Prints the run's id first. The exit code says whether the run was accepted.
+    Prints the run's id first; with --json a line for each event of the run, and the summary as the last one. The exit
+    code says whether the run was accepted.
     """
     options = SubmitOptions(**chosen)
     if then_suite and options.affected_by is None:
@@ -96,7 +98,10 @@ async def _run(
         telling_how_to_resume(application, unfinished.lines) as created,
         ProgressDisplay(hidden=application.json) as display,
     ):
-        run = await application.api.submit(experiment, prefixes, chosen, display.update, created, unfinished)
+        listeners = Listeners(
+            progress=display.update, created=created, unfinished=unfinished, observer=application.observer()
+        )
+        run = await application.api.submit(experiment, prefixes, chosen, listeners)
     async with run:
         code = await conclude(application, run)
         report = await run.report()
