@@ -48,7 +48,7 @@ async def _product(setting: Setting, number: int, case: str, *, everything: bool
     running = setting.bench.start(project.submit(), project.folder, env)
     killed = _kill_half_way(running, log, n, everything=everything)
     run = killed.said.split("run ", 1)[1].split()[0]
-    argv = [str(ORCHESTRATE), "resume", run, "--json"]
+    argv = [str(ORCHESTRATE), "resume", run]
     resumed_at = time.time()
     measured = setting.bench.run(argv, project.folder, env)
     setting.bench.end(running.account)
@@ -58,7 +58,7 @@ async def _product(setting: Setting, number: int, case: str, *, everything: bool
         (NAME, PRODUCT, case),
         n,
         number,
-        "orchestrate resume RUN --json",
+        "orchestrate resume RUN",
         measured,
         (executions(log), killed, resumed_at),
         lost=n - counts.settled,
