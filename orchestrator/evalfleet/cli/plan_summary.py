@@ -44,7 +44,7 @@ def plan_lines(preview: Preview, counts: ActionCounts) -> list[str]:
     factors = " × ".join(counted(size, noun) for size, noun in sizes)
     head = f"{experiment.name} · {counted(plan.total, 'case')} = {factors} · {plan.style.value}-style"
     rows = _arm_rows(plan, counts)
-    more = [*_judges(plan), *_datasets(plan)]
+    more = [*_judges(plan), *_datasets(plan), *(visible_line(f"warning: {each}") for each in plan.warnings)]
     return [head, "", *columns(HEADERS, rows), "", *_cost(preview, counts), *_why(counts), *more]
 
 
@@ -76,6 +76,7 @@ def plan_value(preview: Preview, counts: ActionCounts) -> dict[str, Any]:
             for (arm, kind, reason), cases in counts.reasons.most_common()
         ],
         "judges": [use.as_json() for use in plan.judge_uses],
+        "warnings": [asdict(each) for each in plan.warnings],
         "datasets": [{"uri": each.uri, "sha256": each.sha256, "rows": each.rows} for each in plan.datasets],
     }
 

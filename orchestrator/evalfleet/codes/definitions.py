@@ -117,7 +117,7 @@ _SUITES = CodeTable(
             "a selection names a step without variants, or a variant that the step does not have",
             "the message names the nearest one",
         ),
-        ErrorCode("EVALUATION_SELECTION_EMPTY", "a selection leaves no scenario"),
+        ErrorCode("EVALUATION_SELECTION_EMPTY", "`scenario_ids` or `variants` leave no scenario"),
         ErrorCode(
             "EVALUATION_CASE_LIMIT",
             "variants and repetitions multiply to more cases than allowed, with the factors",

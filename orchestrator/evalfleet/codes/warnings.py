@@ -10,7 +10,7 @@ _OF_DEFINITIONS = CodeTable(
     codes=(
         ErrorCode("NO_DESCRIPTION", "an eval has no `description`"),
         ErrorCode("NO_CRITERIA", "a scenario has no criterion, so it passes whatever the agent does"),
-        ErrorCode("UNKNOWN_TAG", "a selection names a tag that no scenario of the suite has"),
+        ErrorCode("UNKNOWN_TAG", "a selection names a tag that no eval has: `orchestrate plan` says so"),
         ErrorCode("JUDGE_NOT_ASKED", "an eval declares a judge, and nothing in its file asks one"),
         ErrorCode(
             "ROWS_NAMED_BY_POSITION", "a dataset has no key column, so that inserting a row renames those after it"

@@ -38,6 +38,7 @@ from evalfleet.planning.typed import nearest
 from evalfleet.ports import AdapterFactory
 from evalfleet.sandbox_ports import Spawner
 from evalfleet.suites.registry import preflight, scenario_evaluators
+from evalfleet.suites.selection import unknown_tags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,7 @@ class Plan:
     eval_parts: Mapping[str, FingerprintParts]
     judges: Mapping[str, JudgeConfig]
     judge_uses: tuple[JudgeUse, ...]
+    warnings: tuple[Problem, ...]
     sandbox_parts: Mapping[tuple[str, str], FingerprintParts]
 
     @property
@@ -216,6 +218,7 @@ class _Planner:
             eval_parts=parts,
             judges=judges,
             judge_uses=uses,
+            warnings=self._warnings(selector),
             sandbox_parts={pair: self._sandbox_parts(spec) for pair, spec in sandboxes.items()},
         )
 
@@ -270,6 +273,12 @@ class _Planner:
             message = f"both styles of eval are selected, which have no common headline: {examples}"
             hint = "select one style an experiment"
             self._problems.append(self._loaded.problem("MIXED_STYLES", message, ("evals",), hint))
+
+    def _warnings(self, selector: Selector) -> tuple[Problem, ...]:
+        """What is legal and probably not meant."""
+        selection, narrowing = selector.selection, selector.narrowing
+        known = {tag for definition in self._catalog.definitions for tag in definition.tags}
+        return tuple(unknown_tags(known, [*selection.tags, *selection.exclude_tags, *narrowing.tags]))
 
     def _check_evaluators(self, selected: tuple[EvalDefinition, ...]) -> None:
         """Every evaluator that a suite names has to exist, whatever scenario is the first to need it."""

@@ -16,7 +16,8 @@ from evalfleet.planning.dataset import Dataset
 from evalfleet.planning.expand import MAX_CASES, SelectedEval, content_key, planned_order, shown
 from evalfleet.planning.kept_rows import KeptRows
 from evalfleet.planning.select import Selector
-from evalfleet.suites.matrix import CASE_LIMIT, combination_count, combinations
+from evalfleet.suites.matrix import combination_count, combinations
+from evalfleet.suites.selection import CASE_LIMIT
 
 #: This many wrong rows of one dataset are enough to report.
 MAX_PROBLEMS = 20

@@ -50,6 +50,8 @@ def case_entry(run: str, view: CaseView, detail: AttemptDetail | None, planned: 
     criteria = {} if known is None else criteria_by_step(_evaluated(view, known, planned))
     turns = [] if known is None else _turns(known, planned, thread, criteria)
     state = _state(view, code)
+    if state == "passed" and known is not None and len(turns) < _steps(planned):
+        state, code = "blocked", report_codes.INCOMPLETE  # it can't have passed: not all of it was played
     entry: dict[str, Any] = {
         "id": identity,
         "scenarioId": planned.scenario_id,
@@ -68,6 +70,11 @@ def case_entry(run: str, view: CaseView, detail: AttemptDetail | None, planned: 
     if known is not None:
         entry |= _facts(view, known)
     return entry
+
+
+def _steps(planned: Planned) -> int:
+    """How many turns a declared scenario takes; nobody knows of another."""
+    return 0 if planned.scenario is None else len(planned.scenario["steps"])
 
 
 def case_state(view: CaseView) -> str:

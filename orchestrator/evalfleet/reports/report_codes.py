@@ -18,6 +18,9 @@ EVALUATOR_FAILED = "EVALUATOR_FAILED"
 NOT_COVERED = "EVIDENCE_NOT_COVERED"
 JUDGE_UNAVAILABLE = "JUDGE_UNAVAILABLE"
 
+#: Fewer turns than steps, and nothing else says why.
+INCOMPLETE = "EVALUATION_INCOMPLETE"
+
 #: The code of an attempt whose session could not be opened: nothing was sent.
 NOT_OPENED = "SESSION_OPEN_FAILED"
 
@@ -46,7 +49,7 @@ OF_ASSERTIONS = frozenset({"ASSERTION_ERRORED", "ASSERTION_UNAVAILABLE"})
 _BLOCKING = frozenset(
     {
         "EVALUATION_EARLY_COMPLETION",
-        "EVALUATION_INCOMPLETE",
+        INCOMPLETE,
         "TURN_RESUME_NOT_SUPPORTED",
         "TURN_RESUME_UNSAFE",
         "EXTERNAL_WRITES_NOT_AUTHORIZED",

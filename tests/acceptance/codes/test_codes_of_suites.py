@@ -12,16 +12,14 @@ import pytest
 
 from evalfleet import evaluate_assertions
 from evalfleet.errors import DefinitionError
-from evalfleet.model.suite import SuiteOutcome
+from evalfleet.reports.document_case import Planned, case_entry
 from evalfleet.reports.document_checks import check_document
 from evalfleet.suites.context import EvaluationContext, Evaluators
 from evalfleet.suites.evaluate import evaluate
-from evalfleet.suites.folding import TurnFold, fold_case
-from evalfleet.suites.matrix import SuiteSelection, select
 from evalfleet.suites.observation import Observation
-from evalfleet.suites.parse import parse_assertions, parse_suite
+from evalfleet.suites.parse import parse_assertions
 from tests.acceptance.codes.bodies import submit
-from tests.unit.reports.documents import VALIDATOR
+from tests.unit.reports.documents import CHECKOUT, VALIDATOR, case, detail, turn
 
 if TYPE_CHECKING:
     from tests.acceptance.cli.conftest import Orchestrate
@@ -187,7 +185,6 @@ def cyclic() -> dict[str, Any]:
 CALLED = {
     "EVALUATION_ASSERTIONS_INVALID": lambda: asyncio.run(evaluate_assertions([{"kind": "check"}], {})),
     "EVALUATION_DATA_CYCLE": lambda: asyncio.run(evaluate_assertions([check([], "exists")], cyclic())),
-    "EVALUATION_SELECTION_EMPTY": lambda: select(parse_suite(suite(scenario("s", FINE))), SuiteSelection(tags=["no"])),
 }
 
 
@@ -198,10 +195,23 @@ def test_a_code_of_a_function(code: str) -> None:
     assert refused.value.code == code
 
 
-def test_a_tag_that_no_scenario_has_is_a_warning() -> None:
-    tagged = scenario("s", FINE, tags=["smoke"])
-    (warning,) = select(parse_suite(suite(tagged)), SuiteSelection(tags=["smoke", "smoek"])).warnings
-    assert warning.code == "UNKNOWN_TAG"
+def selecting(folder: Path, **selection: Any) -> None:
+    experiment = {"schema_version": 1, "name": "shop", "arms": ARMS, "evals": selection}
+    (folder / "experiment.yaml").write_text(json.dumps(experiment))
+
+
+def test_a_tag_that_no_scenario_has_is_a_warning(orchestrate: Orchestrate, tmp_path: Path) -> None:
+    folder = project(tmp_path, scenario("s", FINE, tags=["smoke"]))
+    selecting(folder, tags=["smoke", "smoek"])
+    planned = orchestrate("plan", "experiment.yaml", "--json", cwd=folder).values[-1]
+    assert [(each["code"], each["hint"]) for each in planned["warnings"]] == [("UNKNOWN_TAG", "did you mean 'smoke'?")]
+
+
+def test_a_selection_that_leaves_no_scenario_is_refused(orchestrate: Orchestrate, tmp_path: Path) -> None:
+    folder = project(tmp_path, scenario("s", FINE))
+    selecting(folder, scenario_ids=[])
+    ended = orchestrate("plan", "experiment.yaml", cwd=folder)
+    assert (ended.code, "EVALUATION_SELECTION_EMPTY" in ended.err) == (2, True)
 
 
 def test_a_scenario_that_checks_nothing_is_a_warning(orchestrate: Orchestrate, tmp_path: Path) -> None:
@@ -222,6 +232,8 @@ async def test_what_is_reached_when_the_attempt_is_to_end_is_cancelled() -> None
 
 
 def test_a_case_with_fewer_turns_than_steps_is_never_a_pass() -> None:
-    passed = SuiteOutcome(id="c", kind="check", passed=True)
-    found = fold_case([TurnFold(step_id="a", outcomes=(passed,))], [], steps=2)
-    assert (found.status, found.cause and found.cause.code) == ("blocked", "EVALUATION_INCOMPLETE")
+    planned = Planned(scenario_id="checkout", name="Checkout", scenario=CHECKOUT["scenarios"][0])
+    view = case(eval_id="shop/checkout")
+    played, cut = (case_entry("r", view, detail(*map(turn, range(turns))), planned) for turns in (2, 1))
+    assert played["status"] == "passed"
+    assert (cut["status"], cut["errorCode"]) == ("blocked", "EVALUATION_INCOMPLETE")

@@ -121,6 +121,7 @@ SINGLE = {
     "EVALUATION_CANCELLED": f"{SUITES}::test_what_is_reached_when_the_attempt_is_to_end_is_cancelled",
     "EVALUATION_INCOMPLETE": f"{SUITES}::test_a_case_with_fewer_turns_than_steps_is_never_a_pass",
     "NO_CRITERIA": f"{SUITES}::test_a_scenario_that_checks_nothing_is_a_warning",
+    "EVALUATION_SELECTION_EMPTY": f"{SUITES}::test_a_selection_that_leaves_no_scenario_is_refused",
     "UNKNOWN_TAG": f"{SUITES}::test_a_tag_that_no_scenario_has_is_a_warning",
     "JUDGE_UNAVAILABLE": "unit/reports/test_document.py::test_the_text_of_a_failure_never_enters",
     # of task packs

@@ -46,7 +46,6 @@ def chosen(**selection: Any) -> list[tuple[str, int]]:
     [
         ({}, [("shop/buy", 4), ("shop/pay", 1), ("shop/ask", 1), ("written", 0)]),
         ({"scenario_ids": ["ask", "buy"]}, [("shop/buy", 4), ("shop/ask", 1)]),
-        ({"scenario_ids": []}, []),
         ({"variants": {"step0": ["long"]}}, [("shop/buy", 2), ("shop/pay", 1), ("shop/ask", 1), ("written", 0)]),
         ({"variants": {"step0": ["long"], "step1": []}}, [("shop/pay", 1), ("shop/ask", 1), ("written", 0)]),
         ({"scenario_ids": ["buy"], "variants": {"step0": ["long"], "step1": ["short"]}}, [("shop/buy", 1)]),
@@ -69,7 +68,7 @@ def test_what_stays(selection: Mapping[str, Any], kept: list[tuple[str, int]]) -
         ),
     ],
 )
-def test_a_name_that_nothing_bears_is_told_with_the_nearest(
+def test_30_what_can_not_be_meant_is_told_with_its_field_and_the_nearest_name(
     selection: Mapping[str, Any], code: str, field: str, hint: str
 ) -> None:
     _, (problem,) = select_scenarios(EVALS, Selection.model_validate_json(json.dumps(selection)))

@@ -19,6 +19,7 @@ from tests.unit.semantics.test_requirements import names_in
 from tests.unit.suites.documents import check, custom, either, judged, judged_alone, negated, problems, scenario, suite
 
 HERE, SCENARIO = "unit/suites/test_conformance.py", "unit/execution/test_scenario.py"
+SELECTION, CODES = "unit/planning/test_suite_selection.py", "acceptance/codes/test_codes_of_suites.py"
 MACHINERY = "acceptance/codes/test_codes_of_the_machinery.py"
 IMPORT = "unit/reports/test_document_import.py"
 
@@ -38,7 +39,7 @@ SHOWN: dict[int, tuple[str, str]] = {
     8: ("an unauthorised write opens nothing", f"{MACHINERY}::test_a_write_to_the_outside_has_to_be_allowed"),
     15: (
         "variants times repetitions, in order, within a limit",
-        "unit/suites/test_matrix.py::test_15_variants_and_repetitions_in_order_with_distinct_cases_and_a_limit",
+        "unit/suites/test_matrix.py::test_15_later_steps_vary_faster",
     ),
     16: (
         "a lost conversation goes on at its next step",
@@ -73,7 +74,10 @@ SHOWN: dict[int, tuple[str, str]] = {
         "a session that can't be closed is an error",
         f"{SCENARIO}::test_28_a_session_that_can_not_be_closed_is_an_error_after_all_passed",
     ),
-    30: ("empty lists select nothing", "unit/suites/test_matrix.py::test_30_an_empty_list_selects_nothing"),
+    30: (
+        "empty lists select nothing",
+        f"{SELECTION}::test_30_what_can_not_be_meant_is_told_with_its_field_and_the_nearest_name",
+    ),
     32: ("a bool is no number", f"{HERE}::test_32_a_bool_is_no_number"),
 }
 
@@ -95,10 +99,13 @@ TO_BE_FILLED: dict[int, str] = {
 }
 
 DECIDED: dict[int, tuple[str, str]] = {
-    1: ("an error dominates a failed turn", "unit/suites/test_folding.py::test_a_case"),
+    1: (
+        "an error dominates a failed turn",
+        f"{SCENARIO}::test_a_criterion_that_can_not_be_judged_ends_the_conversation_and_dominates_a_failure",
+    ),
     2: (
         "the first cause is lifted with its place",
-        "unit/suites/test_folding.py::test_edge_2_the_innermost_cause_is_lifted",
+        f"{CODES}::test_a_code_of_a_scenario",
     ),
     3: (
         "what was observed stays when its criteria ran out of time",
@@ -110,9 +117,12 @@ DECIDED: dict[int, tuple[str, str]] = {
     ),
     6: (
         "an early stop stays beside a failure",
-        "unit/suites/test_folding.py::test_edge_6_a_stop_stays_beside_a_failure",
+        f"{SCENARIO}::test_27_a_stop_never_hides_a_failed_turn",
     ),
-    7: ("an unknown tag is a warning", "unit/suites/test_matrix.py::test_edge_7_an_unknown_tag_is_a_warning"),
+    7: (
+        "an unknown tag is a warning",
+        "acceptance/codes/test_codes_of_suites.py::test_a_tag_that_no_scenario_has_is_a_warning",
+    ),
     11: (
         "evaluators of scenarios that are not selected are only warned about",
         "unit/suites/test_registry.py::test_edge_11_what_others_name_is_only_a_warning",
