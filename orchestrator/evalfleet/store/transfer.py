@@ -28,6 +28,28 @@ _LOCAL = frozenset(
     {"run_key", "label_key", "edit_key", "holder", "holder_host", "holder_pid", "idempotency_sha256", "deleted_at"}
 )
 _CHUNK = 1 << 20
+
+#: What a file lacks that was written before runs had marks, as the migration makes it of what is there.
+_MARK = """
+WITH older AS (
+    UPDATE runs SET marks = 1 + (finished_at IS NOT NULL)::integer
+    WHERE run_key = %(run_key)s AND marks = 0 AND started_at IS NOT NULL
+    RETURNING run_key, commit_seq, status, started_at, finished_at
+), apart AS (
+    UPDATE settlements s
+    SET commit_seq = coalesce((
+        SELECT a.commit_seq FROM attempts a WHERE a.run_key = s.run_key AND a.attempt = s.attempt
+    ), 0)
+    WHERE s.run_key = (SELECT run_key FROM older) AND s.how <> 'carried' AND NOT EXISTS (
+        SELECT FROM attempts a
+        WHERE a.run_key = s.run_key AND a.attempt = s.attempt AND a.outcome <> 'interrupted'
+    )
+)
+INSERT INTO run_marks (run_key, mark, commit_seq, type, status, at)
+SELECT run_key, 1, 0, 'run.started'::run_mark, NULL::run_status, started_at FROM older
+UNION ALL
+SELECT run_key, 2, commit_seq, 'run.completed', status, finished_at FROM older WHERE finished_at IS NOT NULL
+"""
 _OBJECTS = "artifacts/"
 
 
@@ -135,6 +157,7 @@ async def _import_tables(connection: Connection, archive: ArchiveReader) -> int 
             )
         await _stage(connection, archive, table, columns)
         run_key = await _move(connection, table, columns, run_key)
+    await connection.execute(_MARK, {"run_key": run_key})
     return run_key
 
 
