@@ -1,7 +1,7 @@
 """Is a loan file complete? Ask for exactly what is missing, say why, and change nothing else."""
 
-from loan_pack import PACK
-
 from evalfleet import Dataset
+
+from .loan_pack import PACK
 
 loans = PACK.evals(Dataset.jsonl("data/loans.jsonl", id="id"), tags=["sufficiency"], timeout=60)

@@ -193,7 +193,7 @@ def test_rows_and_tools_written_with_carriage_returns_are_the_same(
 ) -> None:
     project = tmp_path / "pack"
     shutil.copytree(root / PACK, project, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in (project / "evals/data/loans.jsonl", project / "loan_tools.py", project / "evals/loans.eval.py"):
+    for file in (project / "evals/data/loans.jsonl", project / "evals/loan_tools.py", project / "evals/loans.eval.py"):
         file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
     assert orchestrate("pack", "lint", cwd=project).err == "1 pack, 24 assignments, 0 faults\n"
     tried = orchestrate("try", "experiment.yaml", "loans/f-021", "--arm", "careful", "--json", cwd=project)
@@ -221,7 +221,7 @@ def test_a_replay_by_tools_that_changed_names_case_and_step(
     shutil.copytree(root / PACK, project, ignore=shutil.ignore_patterns("__pycache__"))
     tried = orchestrate("try", "experiment.yaml", "loans/f-001", "--arm", "careful", "--json", cwd=project)
     run = tried.values[-1]["run"]["id"]
-    tools = project / "loan_tools.py"
+    tools = project / "evals/loan_tools.py"
     tools.write_text(tools.read_text("utf-8").replace('"waiting"', '"on hold"'), "utf-8")
     ended = orchestrate("pack", "replay", run, cwd=project)
     assert ended.code == 1

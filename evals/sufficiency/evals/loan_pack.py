@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from loan_tools import DECISIONS, TOOLS
-
 from evalfleet import Allowed, Assignment, CallReader, Collection, Operation, TaskPack
+
+from .loan_tools import DECISIONS, TOOLS
 
 #: The ids an applicant may be asked for, with the names they go by in a letter.
 REQUIREMENTS = {
