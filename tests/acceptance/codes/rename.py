@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evalfleet.codes.book import CODES
-from tests.acceptance.codes.test_every_code import COMES_WITH, tests_of
+from tests.acceptance.codes.test_every_code import COMES_WITH, place_of_test
 from tests.architecture.source import PACKAGES, ROOT, committed_files
 
 #: Tests that need what is not here: an engine, a cluster.
@@ -62,21 +62,23 @@ def red_without(code: str, folder: Path, python: Path) -> list[str]:
     for file, text in before.items():
         file.write_text(text.replace(f'"{code}"', f'"{code}_RENAMED"'), encoding="utf-8")
     try:
-        return red(folder, python, tests_of(code))
+        return red(folder, python, place_of_test(code))
     finally:
         for file, text in before.items():
             file.write_text(text, encoding="utf-8")
 
 
 def main(codes: Sequence[str]) -> int:
-    chosen = [code for code in codes or CODES if code not in COMES_WITH and not tests_of(code).startswith(ELSEWHERE)]
+    chosen = [
+        code for code in codes or CODES if code not in COMES_WITH and not place_of_test(code).startswith(ELSEWHERE)
+    ]
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="renamed-") as made:
         folder = Path(made)
         python = copied(folder)
-        broken = {place: red(folder, python, place) for place in sorted({tests_of(code) for code in chosen})}
+        broken = {place: red(folder, python, place) for place in sorted({place_of_test(code) for code in chosen})}
         for code in chosen:
-            place = tests_of(code)
+            place = place_of_test(code)
             told = broken[place] or red_without(code, folder, python)
             others = [test for test in told if "::" not in place and f"[{code}" not in test]
             wrong += bool(broken[place] or not told)

@@ -78,6 +78,8 @@ SUITES = "acceptance/codes/test_codes_of_suites.py"
 TASKS, TASK_BODIES = "acceptance/sandboxes/test_task_folders.py", "unit/execution/test_task_folders.py"
 
 #: Codes that are read back in a test of their own, which names them.
+CONTINUED = "unit/execution/test_scenario.py::test_an_adapter_that_can_not_go_on_is_told_so_before_anything_is_sent"
+
 SINGLE = {
     # of attempts
     "COVERAGE_CONTRADICTED": f"{ATTEMPTS}::test_a_contradiction_is_told_of_the_attempt_and_counted_for_the_run",
@@ -120,6 +122,8 @@ SINGLE = {
     # of suites
     "EVALUATION_CANCELLED": f"{SUITES}::test_what_is_reached_when_the_attempt_is_to_end_is_cancelled",
     "EVALUATION_INCOMPLETE": f"{SUITES}::test_a_case_with_fewer_turns_than_steps_is_never_a_pass",
+    "TURN_RESUME_NOT_SUPPORTED": CONTINUED,
+    "TURN_RESUME_UNSAFE": CONTINUED,
     "NO_CRITERIA": f"{SUITES}::test_a_scenario_that_checks_nothing_is_a_warning",
     "EVALUATION_SELECTION_EMPTY": f"{SUITES}::test_a_selection_that_leaves_no_scenario_is_refused",
     "UNKNOWN_TAG": f"{SUITES}::test_a_tag_that_no_scenario_has_is_a_warning",
@@ -185,15 +189,13 @@ GUARDS = {
 #: Codes that no attempt ends with yet, and what brings them.
 COMES_WITH = {
     "SANDBOX_UNCLEAN": "sandboxes that serve one attempt after another",
-    "TURN_RESUME_NOT_SUPPORTED": "conversations that go on where they broke off",
-    "TURN_RESUME_UNSAFE": "conversations that go on where they broke off",
     "EXTERNAL_WRITE_RETRY_REQUIRES_RECONCILIATION": "retries of evals that write to the outside",
 }
 
 LISTED = IN_TABLES | set(SINGLE) | set(GUARDS) | set(COMES_WITH)
 
 
-def tests_of(code: str) -> str:
+def place_of_test(code: str) -> str:
     """The file, and the test in it where it is not a table's, that is to notice when the code is another."""
     place = {**SINGLE, **GUARDS}.get(code)
     if place is not None:

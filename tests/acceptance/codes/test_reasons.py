@@ -124,13 +124,16 @@ REASONS = {
 ELSEWHERE = {
     "coverage:unknown": "unit/grading/test_fold.py::test_the_blame_of_an_errored_verdict",
     "evaluator-error:measurement-out-of-range": "unit/grading/test_fold.py::test_the_blame_of_an_errored_verdict",
+    "judge:not-declared": (
+        "unit/suites/test_evaluate.py::test_without_a_judge_nothing_is_judged_and_without_material_nobody_is_asked"
+    ),
     "judge-evaluator-error": "unit/execution/test_judging.py::test_a_crash_of_our_own_is_errored_and_no_answer",
     "not-recorded": "acceptance/codes/test_codes_of_later_commands.py::test_what_a_sandbox_gave_is_not_known_any_more",
 }
 
-#: A reason, or how one begins, as the source writes it; the one exception is the status of a scope.
+#: A reason, or how one begins, as the source writes it; the exceptions are the status of a scope, and of a case.
 WRITTEN = re.compile(r"(coverage|evidence|evaluator|evaluator-error|judge|wrong-type|differs-at|not)[:-][a-z=-]*")
-NO_REASON = {"not-started"}
+NO_REASON = {"not-started", "not-needed", "not-needed:"}
 
 
 @pytest.fixture(scope="module")
