@@ -45,6 +45,8 @@ IN_RUNS = {
     **test_codes_of_judges.BODIES,
     **test_codes_of_the_machinery.APART,
 }
+CONTINUED = "unit/execution/test_scenario.py::test_an_adapter_that_can_not_go_on_is_told_so_before_anything_is_sent"
+
 #: The codes of each module with tables.
 TABLES: dict[ModuleType, set[str]] = {
     test_codes: {*test_codes.BODIES, *test_codes.SCORED, *test_codes.SLOW},
@@ -78,8 +80,6 @@ SUITES = "acceptance/codes/test_codes_of_suites.py"
 TASKS, TASK_BODIES = "acceptance/sandboxes/test_task_folders.py", "unit/execution/test_task_folders.py"
 
 #: Codes that are read back in a test of their own, which names them.
-CONTINUED = "unit/execution/test_scenario.py::test_an_adapter_that_can_not_go_on_is_told_so_before_anything_is_sent"
-
 SINGLE = {
     # of attempts
     "COVERAGE_CONTRADICTED": f"{ATTEMPTS}::test_a_contradiction_is_told_of_the_attempt_and_counted_for_the_run",
