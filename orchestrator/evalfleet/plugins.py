@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from importlib.metadata import EntryPoint, distributions, entry_points
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -99,6 +100,7 @@ def sandbox_factories() -> Factories[SandboxFactory]:
     return Factories[SandboxFactory]("sandbox backend", SandboxFactory, entry_points(group=SANDBOXES))
 
 
+@lru_cache(maxsize=1)  # looking through all that is installed takes milliseconds, and is asked for a scenario
 def evaluator_functions() -> Factories[Callable[..., Any]]:
     """The installed evaluators of suites by name, each imported when it is looked up."""
     return Factories[Callable[..., Any]]("evaluator", cast("type[Any]", Callable), entry_points(group=EVALUATORS))

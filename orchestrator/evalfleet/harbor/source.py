@@ -38,6 +38,9 @@ class HarborTasks:
     def path_id(self, path: PurePosixPath) -> str:
         return path.parent.as_posix()
 
+    def find(self, project: Path, file: Path, definition_id: str) -> Iterator[EvalDefinition | Problem]:
+        return self.load(project, file)
+
     def load(self, project: Path, file: Path) -> Iterator[EvalDefinition | Problem]:
         identifier = self.path_id(PurePosixPath(file.relative_to(project / "evals").as_posix()))
         yield from load_task(file, identifier)

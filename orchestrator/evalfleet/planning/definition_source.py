@@ -26,6 +26,10 @@ class DefinitionSource(Protocol):
         """The id that the file's place gives to all it defines; None when the file names itself."""
         ...
 
+    def find(self, project: Path, file: Path, definition_id: str) -> Iterator[EvalDefinition | Problem]:
+        """What `load` gives, or only the definition that is asked for."""
+        ...
+
     def load(self, project: Path, file: Path) -> Iterator[EvalDefinition | Problem]:
         """What the file defines, in its order, each with its id; or what is wrong with it."""
         ...

@@ -84,7 +84,7 @@ def load_definition(project: Path, file: Path, definition_id: str) -> EvalDefini
     project = project.resolve()
     file = Path(os.path.normpath(project / file))  # a link stays where it is: its place gives the id
     make_importable(project)
-    for found in _source_of(_below_evals(project, file)).load(project, file):
+    for found in _source_of(_below_evals(project, file)).find(project, file, definition_id):
         if isinstance(found, Problem):
             raise DefinitionError(found.code, [found])
         if found.id == definition_id:

@@ -38,6 +38,9 @@ class PythonEvals:
     def path_id(self, path: PurePosixPath) -> str:
         return path.parent.as_posix() if path.name == _FOLDER_ENTRY else path.as_posix().removesuffix(_SUFFIX)
 
+    def find(self, project: Path, file: Path, definition_id: str) -> Iterator[EvalDefinition | Problem]:
+        return self.load(project, file)
+
     def load(self, project: Path, file: Path) -> Iterator[EvalDefinition | Problem]:
         module = import_eval(project, file)
         if isinstance(module, Problem):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -38,11 +39,41 @@ class SuiteFiles:
         for scenario in suite.scenarios:
             yield _definition(suite, scenario, evaluators, file)
 
+    def find(self, project: Path, file: Path, definition_id: str) -> Iterator[EvalDefinition | Problem]:
+        """As `load`, of one definition: a worker asks for each scenario of a suite that may have thousands."""
+        try:
+            suite = _read(file, file.stat().st_mtime_ns, file.stat().st_size)
+            known = _INDEXES.get(file)
+            if known is None or known.suite is not suite:
+                known = _INDEXES[file] = _Index.of(suite, evaluators_beside(file, project / "evals"))
+            scenario = known.scenarios.get(definition_id.removeprefix(f"{suite.id}/"))
+            if scenario is not None:
+                yield _definition(suite, scenario, known.evaluators, file)
+        except DefinitionError as error:
+            yield from error.problems
+
 
 @lru_cache(maxsize=64)
 def _read(file: Path, modified: int, size: int) -> Suite:
-    """The suite in `file` as it was when it was last written: a worker asks for it once a scenario."""
+    """The suite in `file` as it was when it was last written."""
     return read_suite(file)
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """A suite as it was read, its scenarios by id, and what they can call."""
+
+    suite: Suite
+    scenarios: Mapping[str, Scenario]
+    evaluators: Mapping[str, Callable[..., Any]]
+
+    @classmethod
+    def of(cls, suite: Suite, evaluators: Mapping[str, Callable[..., Any]]) -> _Index:
+        return cls(suite, {scenario.id: scenario for scenario in suite.scenarios}, evaluators)
+
+
+#: Of suites that were looked into, by file; one is good while the suite is what the file holds.
+_INDEXES: dict[Path, _Index] = {}
 
 
 def _definition(

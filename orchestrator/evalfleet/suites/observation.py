@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, cast
 
-from pydantic.alias_generators import to_camel
+from pydantic import alias_generators
 
 from evalfleet.assertions.event_index import EventIndex, Occurrence
 from evalfleet.assertions.evidence import coverage_reason
@@ -16,6 +17,9 @@ from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, Coverage, Cover
 from evalfleet.model.events import MISSING, Event, OperationKind
 from evalfleet.model.suite import SuitePath
 from evalfleet.model.turn import TurnRecord
+
+#: A name of ours in the names of a suite's document.
+to_camel = lru_cache(maxsize=256)(alias_generators.to_camel)
 
 #: The keys of the observation that is built from a turn, each with the channel that it is read from.
 CHANNELS: Mapping[str, Channel] = MappingProxyType(
