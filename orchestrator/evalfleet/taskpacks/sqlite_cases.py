@@ -26,6 +26,7 @@ class SqliteCases:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
+        self._making = threading.Lock()
 
     async def keep(self, snapshot_id: str, rows: Sequence[tuple[str, str, str]]) -> None:
         """Keep a snapshot: written aside and put in place whole, whoever else does the same."""
@@ -47,9 +48,10 @@ class SqliteCases:
         """Nothing is shared; the files stay in the folder that was given."""
 
     def _place(self, kind: str) -> Path:
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="evalfleet-cases-"))
-            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        with self._making:  # the first attempts ask for it at the same time, and all have to get the same one
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="evalfleet-cases-"))
+                weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         place = self._folder / kind
         place.mkdir(parents=True, exist_ok=True)
         return place
