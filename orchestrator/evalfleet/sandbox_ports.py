@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.model.sandbox import SandboxEntry, SandboxState
@@ -217,6 +217,20 @@ class Reachable(Protocol):
         ...
 
 
+#: An ASGI application; its types are written out so that who mounts one needs no web library.
+App = Callable[
+    [
+        MutableMapping[str, Any],
+        Callable[[], Awaitable[MutableMapping[str, Any]]],
+        Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    ],
+    Awaitable[None],
+]
+
+#: What the gateway of one attempt answers: an application by its path prefix, such as `/mcp` or `/model/<arm>`.
+Routes = Mapping[str, App]
+
+
 class OpenGateway(Protocol):
     """What one attempt's sandbox can reach of us. `environment` is how commands in it find that."""
 
@@ -236,13 +250,10 @@ class OpenGateway(Protocol):
 class Gateway(Protocol):
     """Opens a way out of closed sandboxes, one an attempt."""
 
-    def is_needed(self, attempt: int, allow: Sequence[str]) -> bool:
-        """Whether an attempt with these allowed hosts has anything to reach."""
-        ...
-
-    async def open(self, sandbox: Listening, attempt: int, allow: Sequence[str]) -> OpenGateway:
+    async def open(self, sandbox: Listening, allow: Sequence[str], routes: Routes) -> OpenGateway:
         """Listen in the sandbox's network, for this attempt only; `allow` are the hosts that it may reach.
 
+        `routes` are looked up anew for each request, so that one may be mounted or taken away meanwhile.
         Raises ValueError for an allowed host that is none, AttemptFailure SANDBOX_UNREACHABLE.
         """
         ...

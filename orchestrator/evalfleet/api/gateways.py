@@ -7,23 +7,20 @@ from collections.abc import Sequence
 
 from evalfleet.plugins import gateway_room
 from evalfleet.ports import Random
-from evalfleet.sandbox_ports import Gateway, Listening, OpenGateway
+from evalfleet.sandbox_ports import Gateway, Listening, OpenGateway, Routes
 
 
 class GatewayOnDemand:
-    """A `Gateway` that is needed where a plan allows hosts; its server is imported then, beside the loop."""
+    """A `Gateway` whose server is imported beside the loop, when it is first needed."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
         self._room: Gateway | None = None
         self._making = asyncio.Lock()
 
-    def is_needed(self, attempt: int, allow: Sequence[str]) -> bool:
-        return bool(allow)
-
-    async def open(self, sandbox: Listening, attempt: int, allow: Sequence[str]) -> OpenGateway:
+    async def open(self, sandbox: Listening, allow: Sequence[str], routes: Routes) -> OpenGateway:
         """See `Gateway.open`."""
         async with self._making:
             if self._room is None:
                 self._room = await asyncio.to_thread(gateway_room, self._random)
-        return await self._room.open(sandbox, attempt, allow)
+        return await self._room.open(sandbox, allow, routes)

@@ -1,39 +1,65 @@
-"""The way out of an attempt's closed sandbox: opened while it is made, so that its setup finds it."""
+"""The way out of an attempt's sandbox: opened while it is made, so that its setup finds it.
+
+What the gateway serves to the attempt is its table of routes, an ASGI application by path prefix, `state.routes`:
+
+- `AttemptServices.routes` gives what the run serves to all of its attempts (`/model/<arm>`, `/v1/traces`), and
+  `api.building` puts these together: to add one, add it there;
+- `EvalDefinition.serves` names what the eval's body mounts when it is ready, by `mounted` (a pack: `/mcp`); until then
+  the answer is 503.
+
+A command finds the application of a prefix at `$EVALFLEET_GATEWAY<prefix>`. The application sees neither the token nor
+another attempt: one is made for each. The gateway is open where hosts are allowed or the table has a route.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping
+from contextlib import contextmanager
+from typing import Any
 
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.execution.state import AttemptState
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.sandbox_ports import Listening, Opening, Reachable, SandboxProvider
+from evalfleet.sandbox_ports import App, Listening, Opening, Reachable, SandboxProvider
 
 
 def opening_of(state: AttemptState, provider: SandboxProvider, spec: SandboxSpec) -> Opening | None:
     """What opens the attempt's gateway in its sandbox; None when the attempt needs none.
 
-    A backend that does not isolate needs none: every host can be reached there, as its notices say. Raises
-    AttemptFailure SANDBOX_UNSUPPORTED for hosts that a backend can't let through.
+    Allowed hosts need none in a backend that does not isolate: every host can be reached there, as its notices say.
+    Raises AttemptFailure SANDBOX_UNSUPPORTED for hosts that a backend can't let through.
     """
     gateway, job = state.services.gateway, state.job
     allow = () if isinstance(spec.network, str) else spec.network
-    if gateway is None or job.recorded is not None or spec.network == "open":
+    if gateway is None or job.recorded is not None:
         return None
-    if not gateway.is_needed(job.attempt, allow):
+    state.routes = {**dict.fromkeys(job.definition.serves, _not_yet), **state.services.routes(job)}
+    if not allow and not state.routes:
         return None
     if not isinstance(provider, Reachable):
-        if not allow or not provider.isolates:
-            return None
-        message = f"the backend {spec.backend!r} can't let single hosts through: use network: none or open"
-        raise AttemptFailure(FailureKind.SANDBOX, "SANDBOX_UNSUPPORTED", message)
+        if allow and provider.isolates:
+            message = f"the backend {spec.backend!r} can't let single hosts through: use network: none or open"
+            raise AttemptFailure(FailureKind.SANDBOX, "SANDBOX_UNSUPPORTED", message)
+        if state.routes:
+            state.note(f"sandbox: the backend {provider.name!r} opens no gateway to {', '.join(state.routes)}")
+        return None
 
     async def opening(sandbox: Listening) -> Mapping[str, str]:
         await close_gateway(state)  # of the network that a reset took away
-        opened = state.gateway = await gateway.open(sandbox, job.attempt, allow)
+        opened = state.gateway = await gateway.open(sandbox, allow, state.routes)
         return opened.environment
 
     return opening
+
+
+@contextmanager
+def mounted(state: AttemptState, prefix: str, app: App) -> Generator[None]:
+    """Serve `app` to the attempt's sandbox below `prefix`, one of those that its definition `serves`."""
+    state.routes[prefix] = app
+    try:
+        yield
+    finally:
+        state.routes[prefix] = _not_yet
 
 
 async def close_gateway(state: AttemptState) -> None:
@@ -44,3 +70,14 @@ async def close_gateway(state: AttemptState) -> None:
             hosts = ", ".join(dict.fromkeys(gateway.refused))
             state.note(f"sandbox: refused hosts that network does not allow: {hosts}")
         await gateway.close()
+
+
+async def _not_yet(
+    _: MutableMapping[str, Any],
+    __: Callable[[], Awaitable[MutableMapping[str, Any]]],
+    send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+) -> None:
+    """The answer of a route whose time has not come, or is over."""
+    headers = [(b"content-type", b"text/plain"), (b"retry-after", b"1")]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": b"nothing is served here now\n"})

@@ -21,7 +21,7 @@ from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
 from evalfleet.ports import Adapter, ArmSettings, Clock, Secrets
-from evalfleet.sandbox_ports import Gateway, SandboxLedger, SandboxProvider
+from evalfleet.sandbox_ports import Gateway, Routes, SandboxLedger, SandboxProvider
 
 if TYPE_CHECKING:
     from evalfleet.execution.judging import Judging
@@ -75,13 +75,19 @@ class Patience:
     recording: float = 900.0
 
 
+def no_routes(_: AttemptJob) -> Routes:
+    """The routes of attempts whose gateway serves nothing that the run has."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptServices:
     """What attempts of one worker share. `price` gives the US dollars of a usage, None when unknown.
 
     `hidden` are values that no text of an attempt shows, beside those of the secrets that it resolves.
     `judging` is None in a run that asks no judge; `git`, by which workdirs are followed, where nothing runs; without a
-    `gateway` nothing leads out of a closed sandbox. `sandbox_ledger` is None where no sandbox is to outlive anything.
+    `gateway` nothing leads out of a closed sandbox, and `routes` are what it serves to an attempt beside what its eval
+    mounts. `sandbox_ledger` is None where no sandbox is to outlive anything.
     """
 
     clock: Clock
@@ -92,6 +98,7 @@ class AttemptServices:
     hidden: frozenset[str] = frozenset()
     judging: Judging | None = None
     gateway: Gateway | None = None
+    routes: Callable[[AttemptJob], Routes] = no_routes
     git: GitTool | None = None
     sandbox_ledger: SandboxLedger | None = None
 

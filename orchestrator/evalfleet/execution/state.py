@@ -17,7 +17,7 @@ from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
 from evalfleet.ports import Secrets
 from evalfleet.redact import DIAGNOSTIC_LIMIT, safe
-from evalfleet.sandbox_ports import OpenGateway, Sandbox
+from evalfleet.sandbox_ports import App, OpenGateway, Sandbox
 
 if TYPE_CHECKING:
     from evalfleet.execution.attribution import WorkdirWatch
@@ -68,6 +68,7 @@ class AttemptState:
         self.stay: SandboxStay | None = None
         self.probe: SandboxProbe | None = None
         self.gateway: OpenGateway | None = None
+        self.routes: dict[str, App] = {}
         self.watch: WorkdirWatch | None = None
         self.bridge: Bridge | None = None
         self.lines: list[SessionLine] = []

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
 import uvicorn
-from starlette.routing import BaseRoute
 
 from evalfleet.gateway.app import attempt_app
 from evalfleet.gateway.tunnel import Tunnel
 from evalfleet.model.destination import Destination
 from evalfleet.ports import Random
-from evalfleet.sandbox_ports import Listening
+from evalfleet.sandbox_ports import Listening, Routes
 
 #: Seconds that answers under way may take once an attempt is over.
 _FAREWELL = 1
 _TOKEN_BITS = 192
-
-#: The routes of an attempt, by its id.
-Routes = Callable[[int], Sequence[BaseRoute]]
-
-
-def no_routes(_: int) -> Sequence[BaseRoute]:
-    return ()
 
 
 class AttemptGateway:
@@ -53,16 +45,12 @@ class AttemptGateway:
 
 
 class GatewayRoom:
-    """The `Gateway` of this process's attempts. `routes` are those of an attempt."""
+    """The `Gateway` of this process's attempts."""
 
-    def __init__(self, random: Random, routes: Routes = no_routes) -> None:
+    def __init__(self, random: Random) -> None:
         self._random = random
-        self._routes = routes
 
-    def is_needed(self, attempt: int, allow: Sequence[str]) -> bool:
-        return bool(allow or self._routes(attempt))
-
-    async def open(self, sandbox: Listening, attempt: int, allow: Sequence[str]) -> AttemptGateway:
+    async def open(self, sandbox: Listening, allow: Sequence[str], routes: Routes) -> AttemptGateway:
         """See `Gateway.open`."""
         allowed = [Destination.of(each) for each in allow]
         token = f"{self._random.bits(_TOKEN_BITS):048x}"
@@ -76,12 +64,12 @@ class GatewayRoom:
                 tunnel = Tunnel(way_out, token, allowed)
                 opened.push_async_callback(tunnel.close)
                 await tunnel.start()
-            server = await _serve(listener, token, self._routes(attempt))
+            server = await _serve(listener, token, routes)
             opened.pop_all()  # all of it stands, and is the gateway's to close
         return AttemptGateway(environment, server, listener, tunnel)
 
 
-async def _serve(listener: socket.socket, token: str, routes: Sequence[BaseRoute]) -> uvicorn.Server:
+async def _serve(listener: socket.socket, token: str, routes: Routes) -> uvicorn.Server:
     listener.setblocking(False)
     config = uvicorn.Config(
         attempt_app(token, routes),

@@ -61,6 +61,7 @@ class EvalDefinition:
     takes `t` and, with a dataset, one row; or a suite's `DeclaredScenario`. `skip_reason` leaves it out.
     `rows` is the dataset (see `planning.dataset`) or None. `timeout` is the attempt deadline in seconds. `fixture` is
     the fixture folder when the eval came from one. `criteria` names files that it judges by, relative to its own.
+    `serves` are the routes that its body mounts in the attempt's gateway, such as `/mcp`.
     """
 
     body: Callable[..., Any]
@@ -77,6 +78,7 @@ class EvalDefinition:
     external: bool = False
     skip_reason: str | None = None
     criteria: tuple[str, ...] = ()
+    serves: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     place: SourcePlace | None = None
     fixture: Path | None = None

@@ -141,7 +141,7 @@ async def only_its_own_gateway_answers(on: Scene) -> None:
     room = GatewayRoom(SystemRandom())
     if not isinstance(on.mine, Listening) or not isinstance(on.neighbour, Listening):
         pytest.skip("this backend's network can't be listened in from here")
-    mine, other = await room.open(on.mine, 1, ()), await room.open(on.neighbour, 2, ())
+    mine, other = await room.open(on.mine, (), {}), await room.open(on.neighbour, (), {})
     try:
         url, foreign = mine.environment["EVALFLEET_GATEWAY"], other.environment["EVALFLEET_GATEWAY"]
         assert '{"gateway":"evalfleet"}' in (await _get(on, url)).text
@@ -162,7 +162,7 @@ async def a_tunnel_leads_to_the_allowed_host_only(on: Scene) -> None:
         pytest.skip("this backend's network can't be listened in from here")
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as other:
         allowed, closed = (f"127.0.0.1:{each.getsockname()[1]}" for each in (server, other))
-        gateway = await GatewayRoom(SystemRandom()).open(on.mine, 1, (allowed,))
+        gateway = await GatewayRoom(SystemRandom()).open(on.mine, (allowed,), {})
         try:
             answers = asyncio.ensure_future(asyncio.to_thread(_say_hello, server))
             through = (await _connect(on, gateway.environment["HTTPS_PROXY"], allowed)).text

@@ -11,12 +11,15 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
+from evalfleet.gateway.app import route_of
 from evalfleet.gateway.listener import AttemptGateway, GatewayRoom
 from evalfleet.randomness import SystemRandom
+from evalfleet.sandbox_ports import App
 
 
 class Host:
@@ -40,12 +43,47 @@ async def _drip(_: Request) -> StreamingResponse:
     return StreamingResponse(pieces())
 
 
-ROUTES = [Route("/say/{word}", _echo, methods=["POST"]), Route("/drip", _drip)]
+async def _seen(request: Request) -> PlainTextResponse:
+    """What an application sees of its place."""
+    scope = request.scope
+    return PlainTextResponse(f"{scope['root_path']} {scope['path']} {scope['raw_path'].decode()}")
+
+
+ROUTES: dict[str, App] = {
+    "/say": Starlette(routes=[Route("/{word}", _echo, methods=["POST"])]),
+    "/drip": Starlette(routes=[Route("/", _drip)]),
+    "/deep": Starlette(routes=[Route("/{rest:path}", _seen)]),
+    "/deep/er": Starlette(routes=[Route("/{rest:path}", _seen)]),
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "prefix"),
+    [
+        ("/mcp", "/mcp"),
+        ("/mcp/", "/mcp"),
+        ("/mcp/x/y", "/mcp"),
+        ("/mcpx", None),
+        ("/model/one/v1/chat", "/model/one"),
+        ("/model/on", None),
+        ("/model", None),
+        ("/model/one/../two/v1", None),
+        ("/mcp/./x", None),
+        ("/mcp/..", None),
+        ("/mcp/...", "/mcp"),
+        ("/v1", "/v1"),
+        ("/v1/traces/x", "/v1/traces"),
+        ("/", None),
+        ("", None),
+    ],
+)
+def test_the_longest_prefix_answers(path: str, prefix: str | None) -> None:
+    assert route_of(("/v1", "/mcp", "/model/one", "/model/two", "/v1/traces"), path) == prefix
 
 
 @asynccontextmanager
-async def opened(attempt: int = 1, allow: tuple[str, ...] = ()) -> AsyncGenerator[AttemptGateway]:
-    gateway = await GatewayRoom(SystemRandom(), lambda _: ROUTES).open(Host(), attempt, allow)
+async def opened(allow: tuple[str, ...] = ()) -> AsyncGenerator[AttemptGateway]:
+    gateway = await GatewayRoom(SystemRandom()).open(Host(), allow, ROUTES)
     try:
         yield gateway
     finally:
@@ -59,8 +97,37 @@ async def test_its_routes_answer_below_its_token() -> None:
         assert (await client.get(f"{url}/")).json() == {"gateway": "evalfleet"}
         assert (await client.get(url)).json() == {"gateway": "evalfleet"}
         assert (await client.post(f"{url}/say/hello", content="there")).text == "hello there"
-        assert (await client.get(f"{url}/drip")).text == "01234"
-        assert (await client.get(f"{url}/nothing")).status_code == 404
+        assert (await client.get(f"{url}/drip/")).text == "01234"
+        for nothing in ("/nothing", "/say", "/say/hello", "/sayhello"):
+            assert (await client.get(url + nothing)).status_code in {404, 405}, nothing
+
+
+@pytest.mark.parametrize(
+    ("path", "seen"),
+    [
+        ("/deep/a", "/deep /deep/a /deep/a"),
+        ("/deep/er/a", "/deep/er /deep/er/a /deep/er/a"),
+        ("/deep/a%2Fb%20c", "/deep /deep/a/b c /deep/a%2Fb%20c"),
+    ],
+)
+async def test_an_application_sees_its_prefix_and_never_the_token(path: str, seen: str) -> None:
+    async with opened() as gateway, httpx.AsyncClient() as client:
+        assert (await client.get(gateway.environment["EVALFLEET_GATEWAY"] + path)).text == seen
+
+
+async def test_routes_come_and_go_while_the_gateway_is_open() -> None:
+    routes: dict[str, App] = {}
+    gateway = await GatewayRoom(SystemRandom()).open(Host(), (), routes)
+    try:
+        async with httpx.AsyncClient() as client:
+            url = gateway.environment["EVALFLEET_GATEWAY"] + "/deep/a"
+            assert (await client.get(url)).status_code == 404
+            routes["/deep"] = ROUTES["/deep"]
+            assert (await client.get(url)).status_code == 200
+            del routes["/deep"]
+            assert (await client.get(url)).status_code == 404
+    finally:
+        await gateway.close()
 
 
 @pytest.mark.parametrize("path", ["", "/", "/say/hello", "/wrong/say/hello", "//", "/%2e%2e/", "/é/"])
@@ -72,7 +139,7 @@ async def test_without_its_token_nothing_is_there(path: str) -> None:
 
 
 async def test_the_token_of_another_attempt_opens_nothing() -> None:
-    async with opened(1) as mine, opened(2) as other, httpx.AsyncClient() as client:
+    async with opened() as mine, opened() as other, httpx.AsyncClient() as client:
         place = mine.environment["EVALFLEET_GATEWAY"].rpartition("/")[0]
         token = other.environment["EVALFLEET_GATEWAY"].rpartition("/")[2]
         assert (await client.get(f"{place}/{token}/")).status_code == 404
@@ -87,7 +154,7 @@ async def test_a_closed_gateway_answers_nobody() -> None:
 
 async def test_a_host_that_is_none_is_refused_before_anything_listens() -> None:
     with pytest.raises(ValueError, match="'http://x' names no host"):
-        await GatewayRoom(SystemRandom()).open(Host(), 1, ("http://x",))
+        await GatewayRoom(SystemRandom()).open(Host(), ("http://x",), {})
 
 
 async def test_what_was_opened_is_closed_when_the_rest_can_not_be() -> None:
@@ -102,7 +169,7 @@ async def test_what_was_opened_is_closed_when_the_rest_can_not_be() -> None:
             return descriptor
 
     with pytest.raises(OSError, match="the sandbox is gone"):
-        await GatewayRoom(SystemRandom()).open(Once(), 1, ("example.org",))
+        await GatewayRoom(SystemRandom()).open(Once(), ("example.org",), {})
     [mine] = listening
     with mine:
         address = mine.getsockname()

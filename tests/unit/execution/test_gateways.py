@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from evalfleet.errors import AttemptFailure, FailureKind
+from evalfleet.execution.gateways import mounted, opening_of
+from evalfleet.execution.state import AttemptState
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.sandbox_ports import Command, CommandResult, Listening, Opening, Sandbox
+from evalfleet.sandbox_ports import Command, CommandResult, Listening, Opening, Routes, Sandbox
 from evalfleet.testing.fakes import FakeSandbox, FakeSandboxes
 
 
@@ -25,20 +28,35 @@ class Open:
 
 
 class Room:
-    """A gateway that is needed where hosts are allowed, or always."""
+    """A gateway that remembers what it opened."""
 
-    def __init__(self, *, always: bool = False, refused: Sequence[str] = ()) -> None:
-        self.always = always
+    def __init__(self, *, refused: Sequence[str] = ()) -> None:
         self.refused = refused
-        self.opened: list[tuple[int, Sequence[str], Open]] = []
+        self.opened: list[tuple[Sequence[str], Routes, Open]] = []
 
-    def is_needed(self, attempt: int, allow: Sequence[str]) -> bool:
-        return self.always or bool(allow)
-
-    async def open(self, sandbox: Listening, attempt: int, allow: Sequence[str]) -> Open:
+    async def open(self, sandbox: Listening, allow: Sequence[str], routes: Routes) -> Open:
         opened = Open(self.refused)
-        self.opened.append((attempt, allow, opened))
+        self.opened.append((allow, routes, opened))
         return opened
+
+
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    """An application that says what it is."""
+    await send({"type": "http.response.start", "status": 200})
+
+
+async def asked(routes: Routes, prefix: str) -> int:
+    """The status of an answer."""
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request"}
+
+    await routes[prefix]({"type": "http"}, receive, send)
+    return sent[0]["status"]
 
 
 class Reached(FakeSandbox):
@@ -73,8 +91,8 @@ async def test_commands_find_the_gateway_and_it_is_closed_with_the_attempt(attem
     room, spec = Room(refused=("evil.net:443", "evil.net:443")), SandboxSpec(network=("example.org",))
     evidence = await attempt(body, sandbox=(Networked(), spec), using={"gateway": room}, allow_no_assertions=True)
     assert said == ["EVALFLEET_GATEWAY=http://there NAME=mine"]
-    [(number, allow, opened)] = room.opened
-    assert (number, allow, opened.closed) == (11, ("example.org",), 1)
+    [(allow, routes, opened)] = room.opened
+    assert (allow, routes, opened.closed) == (("example.org",), {}, 1)
     assert "sandbox: refused hosts that network does not allow: evil.net:443" in evidence.diagnostics
 
 
@@ -82,11 +100,57 @@ async def test_nothing_is_opened_that_nobody_needs(attempt: Any) -> None:
     async def body(t: Any) -> None:
         assert (await t.sandbox.run("env")).text == "env"
 
-    for network, room in (("none", Room()), ("open", Room(always=True))):
+    room = Room()
+    for network in ("none", "open"):
         await attempt(
             body, sandbox=(Networked(), SandboxSpec(network=network)), using={"gateway": room}, allow_no_assertions=True
         )
         assert room.opened == []
+
+
+async def test_what_the_run_serves_is_made_for_each_attempt(attempt: Any) -> None:
+    async def body(t: Any) -> None:
+        assert (await t.sandbox.run("env")).text.startswith("EVALFLEET_GATEWAY")
+
+    room, served = Room(), list[int]()
+
+    def routes(job: Any) -> Routes:
+        served.append(job.attempt)
+        return {"/model/arm": app}
+
+    for network in ("none", "open"):
+        spec, using = SandboxSpec(network=network), {"gateway": room, "routes": routes}
+        await attempt(body, sandbox=(Networked(), spec), using=using, allow_no_assertions=True)
+    assert served == [11, 11]
+    assert [(allow, list(given)) for allow, given, _ in room.opened] == [((), ["/model/arm"])] * 2
+
+
+async def test_what_the_body_mounts_answers_while_it_is_mounted(make_job: Any, make_services: Any) -> None:
+    room = Room()
+    job = make_job(print, sandbox=(Networked(), SandboxSpec()))
+    state = AttemptState(
+        replace(job, definition=replace(job.definition, serves=("/mcp",))), make_services(gateway=room)
+    )
+    opening = opening_of(state, *job.sandbox)
+    assert opening is not None
+    await opening(Reached(id="s", spec=SandboxSpec(), on_run=print))
+    [(_, routes, _)] = room.opened
+    assert await asked(routes, "/mcp") == 503
+    with mounted(state, "/mcp", app):
+        assert await asked(routes, "/mcp") == 200
+    assert await asked(routes, "/mcp") == 503
+
+
+async def test_a_backend_without_a_gateway_says_what_is_not_served(attempt: Any) -> None:
+    async def body(t: Any) -> None:
+        assert (await t.sandbox.run("echo", "on")).text == "echo on"
+
+    room = Room()
+    using = {"gateway": room, "routes": lambda _: {"/model/arm": app}}
+    sandbox = FakeSandboxes(), SandboxSpec()
+    evidence = await attempt(body, sandbox=sandbox, using=using, allow_no_assertions=True)
+    assert (evidence.summary.code, room.opened) == (None, [])
+    assert evidence.diagnostics == ("sandbox: the backend 'fake' opens no gateway to /model/arm",)
 
 
 async def test_a_network_that_nobody_closes_needs_no_way_out(attempt: Any) -> None:
