@@ -10,8 +10,10 @@ from typing import Any
 import httpx
 
 from evalfleet.errors import Acceptance, FailureKind, SendFailure
+from evalfleet.model.model_call import Account, ModelCall
 from evalfleet.model.tool import Tool
 from evalfleet.model.turn import InputFile, Turn, TurnInput, TurnStatus
+from evalfleet.model.usage import Usage
 from evalfleet.ports import AdapterContext
 from evalfleet_adapters.converters.openai_chat import (
     Finish,
@@ -25,7 +27,7 @@ from evalfleet_adapters.converters.openai_stream import ChatStream
 from evalfleet_adapters.converters.sse import ServerSentEvent, SseParser
 from evalfleet_adapters.converters.untrusted import mapping
 from evalfleet_adapters.openai_options import OpenAIOptions
-from evalfleet_adapters.transport import Outgoing, Patience, Transport, read_json, shown
+from evalfleet_adapters.transport import Outgoing, Patience, Reader, Transport, read_json, shown
 
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
@@ -36,6 +38,7 @@ class ChatModel:
     def __init__(self, model: str, options: OpenAIOptions, tools: Sequence[Tool]) -> None:
         self._options = options
         self._fixed = _fixed_fields(model, options, tools)
+        self._account = Account(provider="openai", base_url=options.base_url, key=options.api_key_env, model=model)
         self._transport = Transport(
             Patience(
                 max_retries=options.max_retries,
@@ -58,7 +61,8 @@ class ChatModel:
         outgoing = Outgoing(url=self._options.endpoint, body=json.dumps(body).encode("ascii"), headers=headers)
         stream = ChatStream()
         try:
-            document = await self._transport.exchange(outgoing, ctx, lambda answer: _document(answer, stream, ctx))
+            reader = Reader(self._call(outgoing), lambda answer: _document(answer, stream, ctx), _usage)
+            document = await self._transport.exchange(outgoing, ctx, reader)
             return self._read(document)
         except SendFailure as failure:
             failure.partial = _rescued(stream) or failure.partial
@@ -66,6 +70,11 @@ class ChatModel:
 
     async def close(self) -> None:
         await self._transport.close()
+
+    def _call(self, outgoing: Outgoing) -> ModelCall:
+        fields = self._fixed
+        limit = fields.get("max_completion_tokens", fields.get("max_tokens"))
+        return ModelCall(account=self._account, input_bytes=len(outgoing.body), output_limit=limit)
 
     def _per_call(self, schema: Mapping[str, Any] | None, ctx: AdapterContext) -> dict[str, Any]:
         fields: dict[str, Any] = {}
@@ -176,6 +185,10 @@ def _take(event: ServerSentEvent, stream: ChatStream) -> bool:
     stream.add(chunk)
     _raise_reported(chunk)
     return False
+
+
+def _usage(document: Any) -> Usage | None:
+    return read_usage(mapping(document).get("usage"))
 
 
 def _raise_reported(document: Any) -> None:

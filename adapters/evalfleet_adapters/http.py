@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evalfleet.errors import Acceptance, ConfigurationError, SendFailure
 from evalfleet.model.coverage import Coverage
+from evalfleet.model.model_call import Account, ModelCall
 from evalfleet.model.turn import Turn, TurnInput
 from evalfleet.ports import Adapter, AdapterContext, AgentIdentity, ArmSettings, Session
 from evalfleet_adapters.http_answer import read_answer, session_id, still_pending
@@ -25,7 +26,7 @@ from evalfleet_adapters.http_mapping import (
     render,
 )
 from evalfleet_adapters.limits import within_deadline
-from evalfleet_adapters.transport import Outgoing, Patience, Transport, read_json
+from evalfleet_adapters.transport import Outgoing, Patience, Reader, Transport, read_json
 
 VERSION = "1"
 
@@ -123,13 +124,17 @@ class _HttpSession:
             body=json.dumps(render(self._options.request, values)).encode("ascii"),
         )
         async with within_deadline(ctx):
-            document = await self._transport.exchange(outgoing, ctx, self._read)
+            document = await self._transport.exchange(outgoing, ctx, Reader(self._call(outgoing, ctx), self._read))
         ctx.session.capture(session_id(document, self._options.response))
         answer = read_answer(document, self._options.response, self._pending)
         self._pending = still_pending(answer, self._pending)
         return answer
 
     async def close(self) -> None: ...
+
+    def _call(self, outgoing: Outgoing, ctx: AdapterContext) -> ModelCall:
+        account = Account(provider="http", base_url=self._options.url, key=None, model=ctx.model or "")
+        return ModelCall(account=account, input_bytes=len(outgoing.body))
 
     def _lists(self, turn: TurnInput) -> dict[str, Any]:
         """The placeholders that stand for lists, each item in the form that the arm gives it."""

@@ -18,11 +18,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import httpx
 
 from evalfleet.errors import Acceptance, FailureKind, SendFailure, describe
+from evalfleet.model.model_call import CallEnd, CallFate, ModelCall
+from evalfleet.model.usage import Usage
 from evalfleet.ports import AdapterContext
 from evalfleet_adapters.converters.openai_chat import reported_error
 from evalfleet_adapters.converters.rate_limits import wait_asked
@@ -35,6 +37,9 @@ SHOWN_BODY = 500
 
 _REJECTING = frozenset({429, 503, 529})
 _FIRST_WAIT = 0.5
+
+#: Failures by which a provider says that it has too much to do.
+_THROTTLED = frozenset({"RATE_LIMITED", "PROVIDER_UNAVAILABLE"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +66,15 @@ class Patience:
     idempotent: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Reader(Generic[R]):
+    """How an exchange is told to whoever rations calls, and its 2xx answer read: `usage` is what an answer used."""
+
+    call: ModelCall
+    read: Callable[[httpx.Response], Awaitable[R]]
+    usage: Callable[[R], Usage | None] = lambda _: None
+
+
 class Transport:
     """Sends requests for all sessions of one adapter. The client is made inside the loop that first sends."""
 
@@ -68,14 +82,12 @@ class Transport:
         self._patience = patience
         self._client: httpx.AsyncClient | None = None
 
-    async def exchange(
-        self, outgoing: Outgoing, ctx: AdapterContext, consume: Callable[[httpx.Response], Awaitable[R]]
-    ) -> R:
-        """Send, and read a 2xx answer with `consume`. Raises SendFailure when no attempt succeeds."""
+    async def exchange(self, outgoing: Outgoing, ctx: AdapterContext, reader: Reader[R]) -> R:
+        """Send, each time when it is admitted, and read a 2xx answer. Raises SendFailure when no attempt succeeds."""
         retry = 0
         while True:
             try:
-                return await self._once(outgoing, ctx, consume)
+                return await self._admitted(outgoing, ctx, reader)
             except SendFailure as failure:
                 wait = self._wait(failure, retry, ctx)
                 if wait is None:
@@ -103,6 +115,19 @@ class Transport:
         if wait > self._patience.longest_wait or (left is not None and wait >= left):
             return None
         return wait
+
+    async def _admitted(self, outgoing: Outgoing, ctx: AdapterContext, reader: Reader[R]) -> R:
+        admitted = await ctx.calls.admit(reader.call)
+        end = CallEnd(fate=CallFate.BROKEN)
+        try:
+            answer = await self._once(outgoing, ctx, reader.read)
+            end = CallEnd(fate=CallFate.ANSWERED, usage=reader.usage(answer))
+            return answer
+        except SendFailure as failure:
+            end = CallEnd(fate=fate_of(failure), retry_after=failure.retry_after)
+            raise
+        finally:
+            admitted.end(end)
 
     async def _once(
         self, outgoing: Outgoing, ctx: AdapterContext, consume: Callable[[httpx.Response], Awaitable[R]]
@@ -184,6 +209,13 @@ async def refused(response: httpx.Response, now: float) -> SendFailure:
         acceptance=acceptance,
         retry_after=retry_after if kind is FailureKind.PROVIDER else None,
     )
+
+
+def fate_of(failure: SendFailure) -> CallFate:
+    """What a failed exchange was to whoever rations calls."""
+    if failure.code in _THROTTLED:
+        return CallFate.THROTTLED
+    return CallFate.REFUSED if failure.acceptance is Acceptance.REJECTED else CallFate.BROKEN
 
 
 def broken(error: httpx.HTTPError | httpx.InvalidURL, *, started: bool) -> SendFailure:

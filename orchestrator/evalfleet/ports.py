@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from evalfleet.model.coverage import Coverage
 from evalfleet.model.judge import JudgeReply, JudgeRequest
+from evalfleet.model.model_call import CallEnd, ModelCall
 from evalfleet.model.record import Claim, CommitBatch, Committed, PendingCase
 from evalfleet.model.turn import Turn, TurnInput
 from evalfleet.sandbox_ports import Sandbox
@@ -48,6 +49,28 @@ class Secrets(Protocol):
         ...
 
 
+# --- model calls ----------------------------------------------------------------------------------------------
+
+
+class AdmittedCall(Protocol):
+    """A call that may be made now."""
+
+    def end(self, end: CallEnd) -> None:
+        """Say how it ended; the first word counts. One that is never ended holds its place as long as its attempt."""
+        ...
+
+
+class ModelCalls(Protocol):
+    """Who lets model calls happen: a governor of rates, the purse of a budget, or both in a row."""
+
+    async def admit(self, call: ModelCall) -> AdmittedCall:
+        """Wait until `call` may be made; one call of this for each request, repeated ones too.
+
+        Raises AttemptFailure when it may never be.
+        """
+        ...
+
+
 # --- adapters -------------------------------------------------------------------------------------------------
 
 
@@ -81,6 +104,11 @@ class AdapterContext(Protocol):
     def cancelled(self) -> bool: ...
     @property
     def secrets(self) -> Secrets: ...
+    @property
+    def calls(self) -> ModelCalls:
+        """Where each request to a model is admitted, before it is sent."""
+        ...
+
     @property
     def sandbox(self) -> Sandbox: ...
     @property

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from evalfleet.errors import ConfigurationError
 from evalfleet.execution.state import TIMER_SLACK, AttemptState
 from evalfleet.model.tool import Tool
-from evalfleet.ports import Clock, Secrets
+from evalfleet.ports import Clock, ModelCalls, Secrets
 from evalfleet.sandbox_ports import Sandbox
 
 S = TypeVar("S")
@@ -72,6 +72,10 @@ class LineContext:
     @property
     def secrets(self) -> Secrets:
         return self._state.secrets
+
+    @property
+    def calls(self) -> ModelCalls:
+        return self._state.calls
 
     @property
     def sandbox(self) -> Sandbox:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from evalfleet.errors import Acceptance, AttemptFailure, AuthoringError, FailureKind, SendFailure, describe
 from evalfleet.execution.job import AttemptControl, AttemptJob, AttemptServices
+from evalfleet.execution.model_calls import GatedCalls
 from evalfleet.execution.signals import AttemptEnded, BodyEnd
 from evalfleet.execution.tracebacks import Place, caller, place_text, traceback_text
 from evalfleet.model.changes import Attribution
@@ -15,7 +16,7 @@ from evalfleet.model.judge import JudgeCall
 from evalfleet.model.tool import Tool
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
-from evalfleet.ports import Secrets
+from evalfleet.ports import ModelCalls, Secrets
 from evalfleet.redact import DIAGNOSTIC_LIMIT, safe
 from evalfleet.sandbox_ports import App, OpenGateway, Sandbox
 
@@ -85,6 +86,7 @@ class AttemptState:
         self.on_stuck: Callable[[AttemptFailure], None] | None = None
         self.on_lost: Callable[[AttemptFailure], None] | None = None
         self.control: AttemptControl | None = None
+        self.calls: ModelCalls = GatedCalls((None if job.recorded else services.governor,))
         self._sends = 0
         self._rejected = 0
         self._promised: list[tuple[Coroutine[Any, Any, Any], Place]] = []

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 from evalfleet.clock import SystemClock
 from evalfleet.errors import ConfigurationError
+from evalfleet.model.model_call import CallEnd, ModelCall
 from evalfleet.model.tool import Tool
-from evalfleet.ports import Clock, Secrets
+from evalfleet.ports import AdmittedCall, Clock, ModelCalls, Secrets
 from evalfleet.sandbox_ports import Sandbox
 
 S = TypeVar("S")
@@ -52,6 +53,27 @@ class FakeSessionState:
         self._values[key] = value
 
 
+class FakeModelCalls:
+    """Lets every call through; `made` holds each with its end, None while it runs."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[ModelCall, CallEnd | None]] = []
+
+    async def admit(self, call: ModelCall) -> AdmittedCall:
+        self.made.append((call, None))
+        return _FakeCall(self.made, len(self.made) - 1)
+
+
+class _FakeCall:
+    def __init__(self, made: list[tuple[ModelCall, CallEnd | None]], index: int) -> None:
+        self._made = made
+        self._index = index
+
+    def end(self, end: CallEnd) -> None:
+        call, before = self._made[self._index]
+        self._made[self._index] = (call, before or end)
+
+
 class FakeContext:
     """One conversation line's `AdapterContext`. Every attribute may be set; `logged` keeps what was logged.
 
@@ -62,6 +84,7 @@ class FakeContext:
         self.clock: Clock = clock or SystemClock()
         self.session = FakeSessionState()
         self.secrets: Secrets = FakeSecrets({})
+        self.calls: ModelCalls = FakeModelCalls()
         self.model: str | None = None
         self.flags: Mapping[str, Any] = {}
         self.arm = "arm"

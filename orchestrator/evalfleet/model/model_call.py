@@ -1,0 +1,73 @@
+"""A call of a model as whoever rations calls sees it: before it is made, and how it ended. Frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from evalfleet.model.usage import Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Whom a provider counts a call for. `provider` is the adapter's name, `key` the *name* of the secret.
+
+    `model` is empty where an endpoint hides its model.
+    """
+
+    provider: str
+    base_url: str
+    key: str | None
+    model: str
+
+    @property
+    def rate_name(self) -> str:
+        """What an experiment's `rate` calls it: `provider:model`."""
+        return f"{self.provider}:{self.model}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCall:
+    """One request that is about to be sent. Its repetition is another call.
+
+    `input_bytes` is the size of the request's body, and so no less than its tokens; `output_limit` the tokens that
+    the answer may have at most, None when nothing limits it.
+    """
+
+    account: Account
+    input_bytes: int
+    output_limit: int | None = None
+
+
+class CallFate(StrEnum):
+    """How a call ended: with an answer; refused for the rate; surely refused for another reason; or nobody knows."""
+
+    ANSWERED = "answered"
+    THROTTLED = "throttled"
+    REFUSED = "refused"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateReading:
+    """What a provider's headers say of its limits: calls and tokens that are left, and the seconds to their reset.
+
+    None is what no header said. `requests_per_minute` and `tokens_per_minute` are the limits themselves.
+    """
+
+    requests_per_minute: float | None = None
+    requests_left: float | None = None
+    requests_reset: float | None = None
+    tokens_per_minute: float | None = None
+    tokens_left: float | None = None
+    tokens_reset: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallEnd:
+    """How a call ended. `retry_after` is in seconds; `usage` is None when nobody reported any."""
+
+    fate: CallFate
+    retry_after: float | None = None
+    usage: Usage | None = None
+    reading: RateReading | None = None
