@@ -13,14 +13,11 @@ from evalfleet.collector import spared_collections
 from evalfleet.model.report import RunProgress
 from evalfleet.model.verdict import RunStatus
 from evalfleet.ports import Holder
-from evalfleet.scheduling.coordinator import BEAT, INTERRUPTED, Coordinator, RunEnd
+from evalfleet.scheduling.coordinator import BEAT, DRAIN, Coordinator, RunEnd, drained_for
 from evalfleet.scheduling.state import Adoption
 from evalfleet.scheduling.worker import WorkerEnd
 
 OnProgress = Callable[[RunProgress], None]
-
-#: Seconds for which attempts in flight may end by themselves after the first Ctrl-C.
-DRAIN = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +77,10 @@ async def _until_end(
                 working.result()
                 await asyncio.wait({ended}, timeout=DRAIN)
     except asyncio.CancelledError as cancelled:
+        reason, patience = drained_for(cancelled)
         for cancel in (False, True):
-            coordinator.stop(RunStatus.CANCELLED, str(cancelled) or INTERRUPTED, cancel=cancel)
-            await asyncio.wait({ended}, timeout=DRAIN if not cancel else None)
+            coordinator.stop(RunStatus.CANCELLED, reason, cancel=cancel)
+            await asyncio.wait({ended}, timeout=patience if not cancel else None)
         _tell(coordinator, on_progress)
         raise
     return ended.result()

@@ -14,10 +14,11 @@ from evalfleet.clock import SystemClock
 from evalfleet.errors import ObserverFailed, describe
 from evalfleet.execution.threads import AuthorThreads
 from evalfleet.model.run_events import BEGINNING, EventCursor, RunEvent
+from evalfleet.scheduling.coordinator import AtOnce
 from evalfleet.store.event_log import EventLog
 
-#: Why a run ended whose observer failed.
-OBSERVER_FAILED = "its observer failed"
+#: Why a run ended whose observer failed: what it has in flight would be told to nobody.
+OBSERVER_FAILED = AtOnce("its observer failed")
 #: A coordinator says once a second that it is at work; who observes a run from within looks more often.
 _LOOK_SECONDS = 0.25
 
@@ -26,7 +27,7 @@ async def observed(work: Coroutine[Any, Any, None], log: EventLog, observer: Obs
     """Carry `work` out and tell the observer each run event from now on, the last ones when `work` has ended.
 
     Raises ObserverFailed when it raises or takes too long: later events are not told, and `work` is cancelled first,
-    which drains the run. Raises what `work` raises.
+    which ends all that the run has in flight. Raises what `work` raises.
     """
     try:
         after = await _last_event(log)

@@ -15,6 +15,7 @@ from evalfleet.model.run_events import BEGINNING, EventCursor, RunEvent
 from evalfleet.model.verdict import RunStatus
 from evalfleet.store import lifecycle, transfer
 from evalfleet.store.event_log import EventLog
+from evalfleet.store.suites import is_being_judged
 from evalfleet.store.sweep import Swept, sweep
 
 _LOOK_SECONDS = 5.0
@@ -69,12 +70,14 @@ async def events(run: str, *, after: str | EventCursor = BEGINNING) -> AsyncIter
             while True:
                 # read first: what ended by now has told all of its events
                 info = await session.reader.find_run(run)
+                ended = info.status not in (RunStatus.QUEUED, RunStatus.RUNNING)
+                over = info.interrupted or (ended and not await is_being_judged(session.url, run))
                 async with aclosing(log.news(cursor)) as pages:
                     async for page in pages:
                         for event in page:
                             yield event
                         cursor = page[-1].cursor
-                if info.interrupted or info.status not in (RunStatus.QUEUED, RunStatus.RUNNING):
+                if over:
                     return
                 await log.wait(_LOOK_SECONDS)
     finally:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from evalfleet.planning.plan import Plan
 from evalfleet.reports.document_case import Planned, case_entry, case_state
 from evalfleet.reports.document_models import CASE_STATES
 from evalfleet.store.reader import CaseFilter
-from evalfleet.store.suites import suite_results, write_suite_results
+from evalfleet.store.suites import beat, is_open, suite_results, write_suite_results
 from evalfleet.suites.context import EvaluationContext, Evaluators
 from evalfleet.suites.evaluate import evaluate
 from evalfleet.suites.observation import Observation
@@ -23,6 +24,8 @@ from evalfleet.suites.outcome_json import outcome_value
 from evalfleet.suites.registry import evaluator_names
 
 _PAGE = 500
+#: Who follows a run takes three silent beats for its death.
+_BEAT_SECONDS = 5.0
 
 #: The result that stands for all of a suite's when evaluating them broke off.
 _WHOLE = "evaluation.suite"
@@ -39,11 +42,12 @@ async def judge_suites(session: Session, plan: Plan, run: str) -> None:
     if info.status not in _ENDED:
         return
     judging = _Judging(session, info, plan)
-    found = {
-        (suite.id, arm.name): [outcome_value(each) for each in await judging.outcomes(suite, arm.name)]
-        for suite in suites
-        for arm in plan.arms
-    }
+    async with _beating(session, run):
+        found = {
+            (suite.id, arm.name): [outcome_value(each) for each in await judging.outcomes(suite, arm.name)]
+            for suite in suites
+            for arm in plan.arms
+        }
     await write_suite_results(session.url, run, found)
 
 
@@ -51,7 +55,24 @@ async def lacks_suite_results(session: Session, plan: Plan, run: str) -> bool:
     """Whether a run ended without what its suites come to: whoever was to evaluate them went away."""
     if not any(suite.assertions for suite in plan.suites):
         return False
-    return not await suite_results(session.url, run)
+    return await is_open(session.url, run) or not await suite_results(session.url, run)
+
+
+@asynccontextmanager
+async def _beating(session: Session, run: str) -> AsyncGenerator[None]:
+    """Tell those who follow the run that it is worked on, however long an evaluator takes."""
+
+    async def work() -> None:
+        while True:
+            await beat(session.url, run)
+            await asyncio.sleep(_BEAT_SECONDS)
+
+    beating = asyncio.create_task(work())
+    try:
+        yield
+    finally:
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ from evalfleet.scheduling.state import Adoption, RunPolicy, RunState, begin
 BEAT = 1.0
 #: Why a run ended whose task was cancelled without a reason.
 INTERRUPTED = "interrupted by the user"
+#: Seconds for which attempts in flight may end by themselves once the run is cancelled.
+DRAIN = 3.0
 _RATE_WINDOW = 10
 
 
@@ -52,6 +54,18 @@ class RunEnd:
     status: RunStatus | None
     reason: str | None = None
     fenced: bool = False
+
+
+class AtOnce(str):
+    """A reason for cancelling a run of which nothing in flight is waited for: the message of the cancellation."""
+
+    __slots__ = ()
+
+
+def drained_for(cancelled: asyncio.CancelledError) -> tuple[str, float]:
+    """Why a run was cancelled, and the seconds that its attempts in flight have to end by themselves."""
+    reason = cancelled.args[0] if cancelled.args else ""
+    return str(reason) or INTERRUPTED, 0.0 if isinstance(reason, AtOnce) else DRAIN
 
 
 class Coordinator:

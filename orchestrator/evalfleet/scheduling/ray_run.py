@@ -18,7 +18,7 @@ from ray.exceptions import ActorDiedError, RayError, RayTaskError
 from evalfleet.errors import EvalfleetError, InfrastructureError
 from evalfleet.model.report import RunProgress
 from evalfleet.model.verdict import RunStatus
-from evalfleet.scheduling.coordinator import BEAT, INTERRUPTED, RunEnd
+from evalfleet.scheduling.coordinator import BEAT, RunEnd, drained_for
 from evalfleet.scheduling.fleet import Fleet
 from evalfleet.scheduling.ray_actors import (
     Actor,
@@ -33,8 +33,6 @@ from evalfleet.scheduling.worker import WorkerEnd
 
 #: Seconds of silence after which the coordinator's process is killed, so that Ray restarts it.
 SILENCE = 15.0
-#: Seconds for which attempts in flight may end by themselves after the first Ctrl-C.
-DRAIN = 3.0
 #: Workers that fail to begin this many times in a row end the run.
 _GIVE_UP = 3
 
@@ -84,7 +82,7 @@ class RayRun:
         try:
             return await self._supervise(on_progress)
         except asyncio.CancelledError as cancelled:
-            await self._drain(str(cancelled) or INTERRUPTED, on_progress)
+            await self._drain(*drained_for(cancelled), on_progress)
             raise
 
     async def _supervise(self, on_progress: Callable[[RunProgress], None] | None) -> RunEnd:
@@ -177,13 +175,13 @@ class RayRun:
         if self._failures >= _GIVE_UP:
             raise error
 
-    async def _drain(self, reason: str, on_progress: Callable[[RunProgress], None] | None) -> None:
+    async def _drain(self, reason: str, patience: float, on_progress: Callable[[RunProgress], None] | None) -> None:
         ended = asyncio.ensure_future(self._ended())
         began = _now()
         while not ended.done():
             # Asked again and again: a coordinator that is restarted meanwhile has forgotten it.
             with contextlib.suppress(RayError):
-                cancel = _now() - began >= DRAIN
+                cancel = _now() - began >= patience
                 await self._coordinator.stop.remote(RunStatus.CANCELLED, reason, cancel)
             await asyncio.wait({ended}, timeout=BEAT)
         await self._ping(on_progress)

@@ -113,8 +113,11 @@ async def _write_small(connection: Connection, run_key: int, run: NewRun, totals
             [(run_key, place, *_dataset(dataset)) for place, dataset in enumerate(run.datasets)],
         )
         await cursor.executemany(
-            "INSERT INTO suites (run_key, position, suite, document) VALUES (%s, %s, %s, %s)",
-            [(run_key, place, suite.id, _packed(suite.document)) for place, suite in enumerate(run.suites)],
+            "INSERT INTO suites (run_key, position, suite, document, criteria) VALUES (%s, %s, %s, %s, %s)",
+            [
+                (run_key, place, suite.id, _packed(suite.document), len(suite.document.get("assertions") or ()))
+                for place, suite in enumerate(run.suites)
+            ],
         )
 
 

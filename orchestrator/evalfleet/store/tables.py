@@ -309,6 +309,7 @@ suites = Table(
     metadata,
     of("run_key", Integer),
     of("position", Integer),
+    of("criteria", Integer, "0"),  # how many of its own; a run that has some ends when they are evaluated
     of("suite", Text),
     of("document", LargeBinary),
     PrimaryKeyConstraint("run_key", "suite"),

@@ -333,12 +333,15 @@ CANCEL_REQUESTED = _sql("""
 SELECT cancel_requested_at IS NOT NULL OR deleted_at IS NOT NULL FROM runs WHERE run_key = %s
 """)
 
-# a finish that is repeated, since its reply was lost, adds no second mark
+# a finish that is repeated, since its reply was lost, adds no second mark; one whose suites are yet to be judged
+# adds none, which comes with their results
 FINISH = _sql("""
 WITH finished AS (
     UPDATE runs
     SET status = %(status)s::run_status, stop_reason = %(reason)s, finished_at = clock_timestamp(), holder = NULL,
-        marks = marks + (finished_at IS NULL)::integer
+        marks = marks + (finished_at IS NULL AND NOT EXISTS (
+            SELECT FROM suites s WHERE s.run_key = runs.run_key AND s.criteria > 0
+        ))::integer
     WHERE run_key = %(run_key)s AND epoch = %(epoch)s
     RETURNING run_key, commit_seq, marks, status, id
 ), marked AS (

@@ -21,9 +21,22 @@ from evalfleet.store.creation import create_run
 from evalfleet.store.event_log import EventLog
 from evalfleet.store.lifecycle import delete_run, reopen
 from evalfleet.store.planned import PlannedSuite, Presettled
+from evalfleet.store.suites import beat, is_being_judged, is_open, write_suite_results
 from evalfleet.store.transfer import export_run, import_run
 from evalfleet.store.writer import PostgresRecorder
-from tests.integration.store.samples import ME, OTHER, a_case, a_run, batch, claimed, errored, evidence, ignore, resumed
+from tests.integration.store.samples import (
+    ME,
+    OTHER,
+    a_case,
+    a_run,
+    batch,
+    claimed,
+    errored,
+    evidence,
+    ignore,
+    resumed,
+    started,
+)
 from tests.integration.store.sql import execute, one
 from tests.unit.store.memory_artifacts import MemoryArtifacts
 
@@ -108,6 +121,36 @@ async def test_turns_of_a_suite_name_their_step(database: str) -> None:
     await recorder.commit(batch(claim.run_key, evidence(101, 0, turns=2)))
     await recorder.close()
     assert [event.step for event in await told(database) if event.turn is not None] == ["greet", None]
+
+
+async def test_a_run_is_completed_once_what_its_suites_ask_is_settled(database: str) -> None:
+    suite = PlannedSuite(id="shop", document={"scenarios": [], "assertions": [{"id": "all"}]})
+    run, recorder = await started(database, 1, suites=(suite,))
+    await recorder.commit(batch(run.run_key, errored(101, 0)))
+    assert not await is_open(database, "r1")
+    await recorder.finish("completed", None)
+    await recorder.finish("completed", None)
+    before = await told(database)
+    assert lines(before)[-1] == "case.completed 0 1 errored"
+    assert await is_open(database, "r1") and await is_being_judged(database, "r1")
+    await execute(database, "UPDATE runs SET beat = clock_timestamp() - interval '20 s'")
+    assert not await is_being_judged(database, "r1"), "whoever was to judge them is gone"
+    await beat(database, "r1")
+    assert await is_being_judged(database, "r1")
+    results = {("shop", "small"): [{"id": "all", "passed": True}]}
+    await asyncio.gather(*(write_suite_results(database, "r1", results) for _ in range(3)))
+    assert lines((await told(database))[len(before) :]) == ["run.completed completed"]
+    assert not await is_open(database, "r1")
+    await reopen(database, "r1", [CaseStatus.ERRORED], who="me", why="again")
+    await write_suite_results(database, "r1", results)
+    again = await resumed(database)
+    await again.commit(batch(run.run_key, evidence(201, 0)))
+    await again.finish("completed", None)
+    assert lines(await told(database))[-1] == "case.completed 0 2 passed"
+    await write_suite_results(database, "r1", results)
+    assert lines(await told(database)).count("run.completed completed") == 2
+    await again.close()
+    await recorder.close()
 
 
 async def test_a_coordinator_that_is_back_is_no_news_and_one_that_follows_is(database: str) -> None:
