@@ -137,6 +137,14 @@ def judge_model(clock: Clock, random: Random) -> JudgeModel:
     return cast(JudgeModel, module.HttpJudge(clock, random))
 
 
+def mcp_server() -> ModuleType:
+    """`evalfleet.taskpacks.mcp_server`, whose library only attempts that serve tools by it pay for.
+
+    Raises ImportError, which says what to install, without `evalfleet[mcp]`.
+    """
+    return importlib.import_module("evalfleet.taskpacks.mcp_server")
+
+
 def gateway_room(random: Random) -> Gateway:
     """The gateway of this process, whose server only attempts that reach something pay for."""
     module = importlib.import_module("evalfleet.gateway.listener")

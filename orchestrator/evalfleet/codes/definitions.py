@@ -74,8 +74,8 @@ _DATASETS = CodeTable(
         ),
         ErrorCode(
             "MISSING_EXTRA",
-            "reading the file needs a package that is not installed",
-            "`pip install 'evalfleet[datasets]'`",
+            "reading the file, or serving a pack's tools by MCP, needs a package that is not installed",
+            "`pip install 'evalfleet[datasets]'`, or `'evalfleet[mcp]'`",
         ),
         ErrorCode("INVALID_YAML", "not YAML 1.2, or not the form that is wanted here"),
         ErrorCode(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -33,8 +34,9 @@ class EvalOptions(TypedDict, total=False):
     `timeout` is the attempt's deadline, seconds or `"20m"`. `criteria` are files that the Eval judges by, paths or
     patterns relative to its file: what they hold is part of the fingerprint, and no agent starts with them.
     `allow_no_assertions` lets an attempt without assertions pass. `replayable=False` says that the body can't be run
-    again on a recording. `external` says that the Eval writes to the outside world. `metadata` is JSON for selection
-    and reports.
+    again on a recording. `serves` are the routes that the body mounts in the gateway of the attempt's sandbox:
+    `/mcp` for a body that opens a Task pack. `external` says that the Eval writes to the outside world. `metadata` is
+    JSON for selection and reports.
     """
 
     description: str
@@ -46,6 +48,7 @@ class EvalOptions(TypedDict, total=False):
     criteria: Sequence[str]
     allow_no_assertions: bool
     replayable: bool
+    serves: Sequence[str]
     external: bool
     metadata: Mapping[str, Any]
 
@@ -146,6 +149,13 @@ def _criteria(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def _serves(value: Any) -> tuple[str, ...]:
+    paths = () if isinstance(value, str) or not isinstance(value, Sequence) else tuple(cast("Sequence[Any]", value))
+    if not paths or not all(isinstance(path, str) and re.fullmatch(r"(/[\w.-]+)+", path) for path in paths):
+        raise AuthoringError("serves is a list of paths like /mcp", "INVALID_OPTION")
+    return tuple(dict.fromkeys(paths))
+
+
 def _timeout(value: Any) -> float:
     try:
         return parse_duration(value)
@@ -213,6 +223,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "timeout": _timeout,
     "criteria": _criteria,
     "allow_no_assertions": _expect(bool, "True or False", "allow_no_assertions"),
+    "serves": _serves,
     "replayable": _expect(bool, "True or False", "replayable"),
     "external": _expect(bool, "True or False", "external"),
     "metadata": _expect(Mapping, "a mapping", "metadata"),

@@ -34,9 +34,11 @@ async def mcp_app(world: World, name: str = "case-store") -> AsyncGenerator[ASGI
     """
 
     async def list_tools(*_: Any) -> ListToolsResult:
+        world.by_mcp = True
         return ListToolsResult(tools=_described(world))
 
     async def call_tool(_: Any, asked: CallToolRequestParams) -> CallToolResult:
+        world.by_mcp = True
         return await _called(world, asked.name, asked.arguments or {})
 
     server: Server[Any] = Server(name, on_list_tools=list_tools, on_call_tool=call_tool)

@@ -27,6 +27,7 @@ from evalfleet.taskpacks.pack_tool import PackTool
 from evalfleet.taskpacks.policy import Allowed
 from evalfleet.taskpacks.reader import Reader
 from evalfleet.taskpacks.replay import Manifest
+from evalfleet.taskpacks.serving import MCP, serving
 from evalfleet.taskpacks.sqlite_cases import SqliteCases
 from evalfleet.taskpacks.state import CaseState, Collection, read_state, schema_of
 from evalfleet.taskpacks.trace_file import TraceFile
@@ -69,7 +70,7 @@ class TaskPack:
         frame = inspect.currentframe()
         caller = None if frame is None else frame.f_back
         place = None if caller is None else SourcePlace(file=Path(caller.f_code.co_filename), line=caller.f_lineno)
-        return replace(define_eval(**options)(self.run), place=place)
+        return replace(define_eval(**options)(self.run), place=place, serves=(MCP,))
 
     async def run(self, t: T, row: Any) -> None:
         """The body: an attempt from its snapshot to its assertions; in a replay, its recorded evidence graded again."""
@@ -89,9 +90,16 @@ class TaskPack:
 
     @asynccontextmanager
     async def open(self, t: T, assignment: Assignment) -> AsyncGenerator[Work]:
-        """The world of one attempt, reset to the assignment's snapshot; its records go when the block ends."""
-        job, clock = t.author.state.job, t.author.state.services.clock
-        async with self.world(f"{job.run}_{job.attempt}", str(job.attempt), assignment, clock) as (world, restored):
+        """The world of one attempt, reset to the assignment's snapshot; its records go when the block ends.
+
+        An eval that says `serves=["/mcp"]` has its tools served to the attempt's sandbox meanwhile.
+        """
+        state = t.author.state
+        job, clock = state.job, state.services.clock
+        async with (
+            self.world(f"{job.run}_{job.attempt}", str(job.attempt), assignment, clock) as (world, restored),
+            serving(state, world, self.name),
+        ):
             yield Work(world, self.manifest(assignment, restored, t.seed), restored)
 
     @asynccontextmanager

@@ -89,13 +89,16 @@ async def converse(t: T, work: Work, assignment: Assignment, reader: Reader, pol
             work.world.turn = turn
             handle = await t.send(said)
             work.world.check()
-            await _trace_refused(work.world, handle)
+            if not work.world.by_mcp:  # whose server saw them, and whose agent has tools of its own
+                await _trace_refused(work.world, handle)
             point = Point(turn, said, reader(_calls(work.world, turn)))
             work.points.append(point)
             t.attach(EVIDENCE, work.document())
             if not point.reading.requested or not assignment.script or turn == assignment.max_turns:
                 break
             said = (await work.world.reply(point.reading.requested)).rule.reply
+        await work.world.end()
+        work.world.check()
         work.state = (await work.world.examine(policy)).document()
     except Exception:
         t.attach(EVIDENCE, work.document())

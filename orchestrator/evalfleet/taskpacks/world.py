@@ -56,7 +56,9 @@ class World:
         self._lock = asyncio.Lock()
         self._start: CaseState | None = None
         self._failure: AttemptFailure | None = None
+        self._over = False
         self.turn = 0
+        self.by_mcp = False
         self.results: dict[str, Any] = {}
 
     @property
@@ -81,6 +83,8 @@ class World:
         Raises ToolArgumentError for a name or arguments that fit no tool, ToolRejected, or what the tool raises.
         """
         async with self._lock:
+            if self._over:
+                raise ToolRejected("the attempt is over")
             tool = self._tools.get(name)
             if tool is None:
                 await self._deny(name, arguments, UNKNOWN_TOOL)
@@ -124,6 +128,15 @@ class World:
     async def state(self) -> CaseState:
         """All records as they stand."""
         return await self._store.state()
+
+    async def end(self) -> None:
+        """Let the agent call no more: what a process of it that lives on writes now is not looked at."""
+        async with self._lock:
+            self._over = True
+
+    def fail(self, failure: AttemptFailure) -> None:
+        """Keep a failure that is not the agent's, whatever it makes of it; the first one counts."""
+        self._failure = self._failure or failure
 
     def check(self) -> None:
         """Raise the first failure of the world itself, which an agent may have taken for one of its tools."""
@@ -176,12 +189,12 @@ class World:
     def _break(self, error: Exception) -> None:
         """Keep a failure of the store or of the pack: not of the agent, whatever it makes of it."""
         if isinstance(error, AttemptFailure):
-            self._failure = self._failure or error
+            self.fail(error)
         elif isinstance(error, AuthoringError):
-            self._failure = self._failure or AttemptFailure(FailureKind.AUTHORING, error.code, str(error))
+            self.fail(AttemptFailure(FailureKind.AUTHORING, error.code, str(error)))
         else:
             message = f"{type(error).__name__}: {describe(error)}"
-            self._failure = self._failure or AttemptFailure(FailureKind.INFRASTRUCTURE, "CASE_STORE_FAILED", message)
+            self.fail(AttemptFailure(FailureKind.INFRASTRUCTURE, "CASE_STORE_FAILED", message))
 
     async def _deny(self, name: str, arguments: Any, code: str) -> None:
         known = isinstance(arguments, Mapping)

@@ -54,6 +54,7 @@ def make_job() -> Callable[..., AttemptJob]:
             place=SourcePlace(file=PROJECT / "demo.eval.py", line=1),
             allow_no_assertions=options.pop("allow_no_assertions", False),
             fixture=options.pop("fixture", None),
+            serves=options.pop("serves", ()),
         )
         case = Case(
             ordinal=7,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,16 +12,19 @@ import pytest
 
 from evalfleet.execution.attempt import AttemptControl
 from evalfleet.execution.regrade import regrade
+from evalfleet.model.definition import SandboxSpec
 from evalfleet.model.events import OperationFinished, OperationStarted, OperationStatus
 from evalfleet.model.grading import Basis
 from evalfleet.model.record import AttemptEvidence
+from evalfleet.model.tool import ToolRejected
 from evalfleet.model.turn import Turn
 from evalfleet.model.verdict import Verdict
 from evalfleet.taskpacks.diff import Operation
 from evalfleet.taskpacks.graders import SUFFICIENCY
-from evalfleet.taskpacks.pack_run import RequestJudge
+from evalfleet.taskpacks.pack_run import RequestJudge, converse
 from evalfleet.taskpacks.policy import Allowed
 from evalfleet.testing.judge_endpoint import ruling
+from tests.unit.execution.test_gateways import Networked, Room, asked
 from tests.unit.execution.test_judging import Court
 from tests.unit.taskpacks.parcels import PACK, assignment, pack
 
@@ -115,6 +119,42 @@ async def test_calls_that_no_tool_saw_are_in_the_trace(attempt: Any) -> None:
     ]
     assert trace[1]["evalfleet.received"] == '{"parcel": '
     assert found.summary.verdict is Verdict.FAILED
+
+
+async def test_an_agent_whose_tools_can_not_be_served_is_not_to_blame(
+    attempt: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "evalfleet.taskpacks.mcp_server", raising=False)
+    monkeypatch.setitem(sys.modules, "mcp.server.lowlevel.server", None)
+    room = Room()
+
+    async def caller(turn: Any, ctx: Any) -> Turn:
+        assert await asked(room.opened[0][1], "/mcp") == 501
+        return await clerk(turn, ctx)
+
+    options = {"row": assignment(), "serves": ("/mcp",), "sandbox": (Networked(), SandboxSpec())}
+    summary = (await attempt(PACK.run, caller, using={"gateway": room}, **options)).summary
+    assert (summary.verdict, summary.kind, summary.code) == (Verdict.ERRORED, "authoring", "MISSING_EXTRA")
+    quiet = (await attempt(PACK.run, clerk, using={"gateway": Room()}, **options)).summary
+    assert quiet.verdict is Verdict.PASSED, "nobody asked"
+
+
+async def test_what_an_agent_calls_once_all_is_over_changes_nothing(attempt: Any) -> None:
+    held: list[Any] = []
+
+    async def lingering(turn: Any, ctx: Any) -> Turn:
+        held.extend(ctx.tools)
+        return await clerk(turn, ctx)
+
+    async def body(t: Any, row: Any) -> None:
+        async with PACK.open(t, row) as work:
+            evidence = await converse(t, work, row, PACK.reader, PACK.allowed(row))
+            with pytest.raises(ToolRejected, match="the attempt is over"):
+                await held[1].call(ASK)
+            assert len(work.world.trace.calls) == len(evidence["trace"])
+
+    found = await attempt(body, lingering, row=assignment(), allow_no_assertions=True)
+    assert found.summary.code is None
 
 
 async def test_a_grader_that_breaks_or_hangs_is_no_verdict_and_hides_none(attempt: Any) -> None:

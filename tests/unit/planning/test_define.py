@@ -75,6 +75,11 @@ def test_the_decorator_works_bare_called_and_applied() -> None:
         ({"criteria": []}, "INVALID_OPTION"),
         ({"criteria": ["/etc/passwd"]}, "INVALID_OPTION"),
         ({"criteria": [1]}, "INVALID_OPTION"),
+        ({"serves": "/mcp"}, "INVALID_OPTION"),
+        ({"serves": []}, "INVALID_OPTION"),
+        ({"serves": ["mcp"]}, "INVALID_OPTION"),
+        ({"serves": ["/mcp/"]}, "INVALID_OPTION"),
+        ({"serves": ["/../mcp x"]}, "INVALID_OPTION"),
         ({"sandbox": SandboxSpec(changes=True)}, "INVALID_OPTION"),  # type: ignore[arg-type]
         ({"sandbox": SandboxSpec(changes=TrackChanges(ignore="x"))}, "INVALID_OPTION"),  # type: ignore[arg-type]
         ({"sandbox": SandboxSpec(changes=TrackChanges(ignore=("../x",)))}, "INVALID_OPTION"),
