@@ -11,6 +11,7 @@ import pytest
 
 from evalfleet.testing.http_endpoint import HttpEndpoint, Reply, json_reply
 from evalfleet.testing.model_endpoint import ModelEndpoint, completion, streamed, tool_call
+from evalfleet.testing.model_turn import ModelTurn, ScriptedCall, ScriptedUsage
 from evalfleet_adapters.converters.openai_chat import read_response
 from evalfleet_adapters.converters.openai_stream import ChatStream
 from evalfleet_adapters.converters.sse import SseParser
@@ -21,6 +22,11 @@ QUESTION = {"model": "m", "messages": [{"role": "user", "content": "ask me"}]}
 async def ask(model: ModelEndpoint, **fields: Any) -> httpx.Response:
     async with httpx.AsyncClient() as client:
         return await client.post(f"{model.base_url}/chat/completions", json={**QUESTION, **fields})
+
+
+async def post(model: ModelEndpoint, path: str, **body: Any) -> httpx.Response:
+    async with httpx.AsyncClient() as client:
+        return await client.post(f"{model.url}/v1/{path}", json={"model": "m", **body})
 
 
 def text_of(response: httpx.Response) -> str:
@@ -41,8 +47,71 @@ async def test_answers_come_in_order_and_then_it_echoes() -> None:
 
 async def test_another_path_is_not_found() -> None:
     async with ModelEndpoint() as model, httpx.AsyncClient() as client:
-        response = await client.get(f"{model.base_url}/models")
+        response = await client.get(f"{model.base_url}/embeddings")
     assert (response.status_code, response.json()["error"]["type"]) == (404, "not_found")
+
+
+async def test_one_script_answers_all_apis_and_is_counted() -> None:
+    spent = ScriptedUsage(input=7, output=3, cache_read=20, cache_write=10, reasoning=2)
+    call = ScriptedCall("add", {"left": 9007199254740993}, "c")
+    turn = ModelTurn(text="Adding.", calls=(call,), thinking="I add.", usage=spent)
+    async with ModelEndpoint([turn, turn, turn, "cut"]) as model:
+        chat = (await ask(model)).json()
+        response = (await post(model, "responses", input="hi")).json()
+        message = (await post(model, "messages?beta=true", messages=QUESTION["messages"])).json()
+        assert (model.answered, model.left) == (3, 1)
+        assert model.usage == spent + spent + spent
+    choice = chat["choices"][0]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("Adding.", "tool_calls")
+    assert (chat["usage"]["prompt_tokens"], chat["usage"]["completion_tokens"]) == (37, 3)
+    assert [item["type"] for item in response["output"]] == ["reasoning", "message", "function_call"]
+    assert response["output"][2]["arguments"] == choice["message"]["tool_calls"][0]["function"]["arguments"]
+    assert (response["usage"]["input_tokens"], response["usage"]["input_tokens_details"]["cached_tokens"]) == (37, 20)
+    assert [block["type"] for block in message["content"]] == ["thinking", "text", "tool_use"]
+    assert message["content"][2]["input"] == call.arguments
+    assert (message["stop_reason"], message["usage"]["input_tokens"]) == ("tool_use", 7)
+
+
+@pytest.mark.parametrize(
+    ("stop", "finish", "status", "reason"),
+    [
+        ("stop", "stop", "completed", "end_turn"),
+        ("length", "length", "incomplete", "max_tokens"),
+        ("filtered", "content_filter", "incomplete", "refusal"),
+    ],
+)
+async def test_how_it_stopped_is_said_in_each_apis_words(stop: Any, finish: str, status: str, reason: str) -> None:
+    async with ModelEndpoint([ModelTurn(text="x", stop=stop, usage=None)] * 3) as model:
+        chat = (await ask(model)).json()
+        response = (await post(model, "responses", input=[])).json()
+        message = (await post(model, "messages", messages=[])).json()
+    assert (chat["choices"][0]["finish_reason"], "usage" in chat) == (finish, False)
+    assert (response["status"], response["usage"]) == (status, None)
+    assert (message["stop_reason"], message["usage"]) == (reason, None)
+
+
+async def test_each_api_echoes_and_a_question_aside_takes_nothing_from_the_script() -> None:
+    def aside(request: Any) -> str | None:
+        return "a title" if "title" in json.dumps(request.json) else None
+
+    parts = [{"type": "input_text", "text": "one "}, {"type": "input_text", "text": "two"}]
+    async with ModelEndpoint(["scripted"], aside=aside) as model:
+        assert text_of(await ask(model, messages=[{"role": "user", "content": "a title, please"}])) == "a title"
+        assert text_of(await ask(model)) == "scripted"
+        response = (await post(model, "responses", input=[{"role": "user", "content": parts}])).json()
+        message = (await post(model, "messages", messages=QUESTION["messages"])).json()
+    assert response["output"][0]["content"][0]["text"] == "one two"
+    assert message["content"] == [{"type": "text", "text": "ask me"}]
+
+
+async def test_models_and_tokens_are_told_and_no_answers() -> None:
+    async with ModelEndpoint(["kept"]) as model, httpx.AsyncClient() as client:
+        openai = (await client.get(f"{model.base_url}/models")).json()
+        anthropic = (await client.get(f"{model.url}/v1/models", headers={"anthropic-version": "2023-06-01"})).json()
+        counted = (await post(model, "messages/count_tokens", system="Be brief.", messages=QUESTION["messages"])).json()
+        assert (model.left, model.answered) == (1, 0)
+    assert [openai["data"][0]["object"], anthropic["data"][0]["type"]] == ["model", "model"]
+    assert counted == {"input_tokens": 4}
 
 
 @pytest.mark.parametrize(
