@@ -73,6 +73,10 @@ PURE = (
     *(f"{ENGINE}/{name}.py" for name in ("execution/inputs", "redact")),
     *(f"{ENGINE}/scheduling/{name}.py" for name in DECIDING),
     *(
+        f"{ENGINE}/governor/{name}.py"
+        for name in ("buckets", "limiter", "messages", "ration", "sharing", "state", "wire", "window")
+    ),
+    *(
         f"{ENGINE}/taskpacks/{name}.py"
         for name in ("diff", "graders", "policy", "replay", "responder", "script_lint", "state", "trace", "writes")
     ),
