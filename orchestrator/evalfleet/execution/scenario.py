@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 from evalfleet.errors import AttemptFailure, FailureKind, boundary
 from evalfleet.execution.context import open_line
-from evalfleet.execution.judging import Judged
+from evalfleet.execution.judging import Judged, JudgedParts
 from evalfleet.execution.ledger import Entry, Ledger, Snapshot
 from evalfleet.execution.seal import recording
+from evalfleet.execution.suite_rows import SUITE_ASSERTION, described, result_of
 from evalfleet.execution.tracebacks import Place
 from evalfleet.grading.judge_prompts import Question
-from evalfleet.model.assertion import AssertionResult, Result, ScopeKind
+from evalfleet.model.assertion import ScopeKind
 from evalfleet.model.canonical import canonical_bytes
 from evalfleet.model.events import MISSING
 from evalfleet.model.suite import DeclaredScenario, JudgedAssertion, Severity, Step, SuiteAssertion, SuiteOutcome
 from evalfleet.model.turn import StopKind, TurnInput, TurnRecord
 from evalfleet.ports import Resumes
+from evalfleet.suites.calling import NOT_ASKED
 from evalfleet.suites.context import EvaluationContext, Evaluators, Judgement
-from evalfleet.suites.evaluate import NOT_COVERED, evaluate, unevaluated
+from evalfleet.suites.deferred import is_broken, waiting
+from evalfleet.suites.evaluate import evaluate, unevaluated
 from evalfleet.suites.matrix import case_id
 from evalfleet.suites.observation import Observation, observe
-from evalfleet.suites.outcome_json import outcome_value, wanted_value
+from evalfleet.suites.outcome_json import outcome_value
 from evalfleet.suites.paths import look
-
-#: The name of the row that a criterion of a suite leaves.
-SUITE_ASSERTION = "suite"
+from evalfleet.suites.registry import calls_out
 
 #: The evaluation of a step's criteria took longer than a turn may.
 TIMEOUT = "EVALUATION_TIMEOUT"
@@ -56,8 +56,11 @@ class _Playing:
         self._declared = declared
         self._line = open_line(ledger.state)
         self._history: list[Mapping[str, Any]] = []
+        self._questions: list[Question] = []
+        case = ledger.state.job.case
+        self._case_id = case_id(declared.scenario.id, case.variants, case.repetition)
         self._evaluators = Evaluators(
-            functions=declared.evaluators, run_blocking=ledger.state.services.threads.run, judge=self._ask
+            functions=declared.evaluators, run_blocking=ledger.state.services.threads.run, judge=self._put_off
         )
 
     async def play(self) -> None:
@@ -67,19 +70,19 @@ class _Playing:
             value = self._input(step)
             record = await self._line.send(TurnInput(_text(value), value=value))
             observation = observe(record)
-            context = replace(self._context(observation), scope="turn", step_id=step.id, input=value)
+            context = self._context(observation, "turn", step.id, value)
             outcomes = await self._judge(step.assertions, context, self._snapshot(record))
             self._history.append(_remembered(step, value, observation, outcomes))
-            if any(each.error_code is not None and each.severity is Severity.REQUIRED for each in outcomes):
+            if any(is_broken(each) and each.severity is Severity.REQUIRED for each in outcomes):
                 return
             last = step is scenario.steps[-1]
             if self._stopped(record, last=last):
                 return
             if not last:
                 await self._record_beginning(record)
-        if observation is not None:
+        if observation is not None and scenario.assertions:
             seen = Snapshot(ScopeKind.ATTEMPT, "t", tuple(self._state.turns), False)
-            await self._judge(scenario.assertions, self._context(observation), seen)
+            await self._judge(scenario.assertions, self._context(observation, "scenario"), seen)
 
     async def _record_beginning(self, record: TurnRecord) -> None:
         """Have the conversation so far made durable, if another attempt could go on from here."""
@@ -95,18 +98,29 @@ class _Playing:
         chosen = self._state.job.case.variants.get(step.id)
         return dict(next((each.input for each in step.variants if each.id == chosen), step.input))
 
-    def _context(self, observation: Observation) -> EvaluationContext:
-        case, scenario = self._state.job.case, self._declared.scenario
+    def _context(
+        self,
+        observation: Observation,
+        scope: Literal["turn", "scenario"],
+        step_id: str | None = None,
+        value: Mapping[str, Any] | None = None,
+    ) -> EvaluationContext:
+        case = self._state.job.case
         return EvaluationContext(
             evidence=observation,
-            scope="scenario",
+            scope=scope,
             history=tuple(self._history),
-            scenario=scenario.document,
-            case_id=case_id(scenario.id, case.variants, case.repetition),
+            scenario=self._declared.scenario.document,
+            step_id=step_id,
+            input=value,
+            case_id=self._case_id,
             repetition=case.repetition,
             variants=case.variants,
-            cancellation=lambda: self._state.broken_off is not None,
+            cancellation=self._cancelled,
         )
+
+    def _cancelled(self) -> bool:
+        return self._state.broken_off is not None
 
     def _snapshot(self, record: TurnRecord) -> Snapshot:
         label = f"turn/{record.session}/{record.index}"
@@ -117,50 +131,55 @@ class _Playing:
     ) -> tuple[SuiteOutcome, ...]:
         """Evaluate the criteria of one scope, and keep what they came to.
 
-        What a judge is to say by itself it is asked later, like any eval's: when all that the agent did is recorded.
+        What a judge is to say it is asked later, like any eval's: when all that the agent did is recorded.
         """
         asked: list[JudgedAssertion] = [each for each in assertions if _is_asked(each, context)]
-        own = tuple(each for each in assertions if each not in asked)
-        try:
-            async with asyncio.timeout(self._state.job.turn_timeout):
-                with self._ledger.telling():
-                    outcomes = await evaluate(own, context, self._evaluators)
-        except TimeoutError:
-            outcomes = unevaluated(own, TIMEOUT)
+        own = tuple(each for each in assertions if each not in asked) if asked else assertions
+        if not any(map(calls_out, own)):  # nothing waits, so nothing can take too long
+            outcomes = await evaluate(own, context, self._evaluators)
+        else:
+            outcomes = await self._evaluated(own, context)
         for outcome in outcomes:
-            self._ledger.keep(self._entry(outcome, context.step_id, seen))
+            questions = tuple([self._questions.pop(0) for _ in waiting(outcome)])
+            self._ledger.keep(self._entry(outcome, context.step_id, seen, questions))
+        self._questions.clear()
         for each in asked:
             self._ledger.keep(self._question(each, context, seen))
         return outcomes
 
-    async def _ask(self, asked: JudgedAssertion, material: Any, context: EvaluationContext) -> Judgement:
-        """Ask the judge about a criterion inside of another one."""
-        judging = self._state.services.judging
-        if judging is None or self._state.job.judge is None:
-            return Judgement(None, "judge:not-declared")
-        found = await judging.measured(_judged(asked, material, context), len(self._ledger.entries), self._state)
-        return Judgement(found.measurement, found.reason)
+    async def _evaluated(
+        self, assertions: Sequence[SuiteAssertion], context: EvaluationContext
+    ) -> tuple[SuiteOutcome, ...]:
+        """The outcomes of criteria that call what is not ours, within the time of a turn."""
+        try:
+            async with asyncio.timeout(self._state.job.turn_timeout):
+                with self._ledger.telling():
+                    return await evaluate(assertions, context, self._evaluators)
+        except TimeoutError:
+            return unevaluated(assertions, TIMEOUT)
 
-    def _entry(self, outcome: SuiteOutcome, step: str | None, seen: Snapshot) -> Entry:
-        described = {
-            "criterion": SUITE_ASSERTION,
-            "step": step,
-            "expression": wanted_value(outcome),
-            "result": outcome_value(outcome),
-        }
-        required = outcome.severity is Severity.REQUIRED
+    async def _put_off(self, asked: JudgedAssertion, material: Any, context: EvaluationContext) -> Judgement:
+        """Keep the question of a criterion inside of another one for later."""
+        if self._state.services.judging is None or self._state.job.judge is None:
+            return Judgement(None, "judge:not-declared")
+        self._questions.append(_judged(asked, material, context).question)
+        return Judgement(None, NOT_ASKED)
+
+    def _entry(self, outcome: SuiteOutcome, step: str | None, seen: Snapshot, questions: tuple[Question, ...]) -> Entry:
+        """The row of a criterion; with `questions` it waits for a judge."""
+        criterion, required = described(outcome, step), outcome.severity is Severity.REQUIRED
         return Entry(
             SUITE_ASSERTION,
-            None,
+            JudgedParts(questions, criterion) if questions else None,
             seen,
             () if step is None else (step,),
             self._place,
-            described,
+            criterion,
             label=outcome.label or outcome.id,
             key=outcome.id,
             gate=required,
             optional=not required,
-            outcome=_result(outcome),
+            outcome=None if questions else result_of(outcome),
         )
 
     def _question(self, asked: JudgedAssertion, context: EvaluationContext, seen: Snapshot) -> Entry:
@@ -225,29 +244,11 @@ def _judged(asked: JudgedAssertion, material: Any, context: EvaluationContext) -
 def _remembered(
     step: Step, value: Mapping[str, Any], observation: Observation, outcomes: Sequence[SuiteOutcome]
 ) -> dict[str, Any]:
-    """A turn as later evaluators see it."""
+    """A turn as later evaluators see it, without what a judge has still to say."""
+    known = [outcome_value(outcome) for outcome in outcomes if not any(waiting(outcome))]
     return {
         "stepId": step.id,
         "input": value,
         "observation": observation.value,
-        "assertions": [outcome_value(outcome) for outcome in outcomes],
+        "assertions": known,
     }
-
-
-def _result(outcome: SuiteOutcome) -> AssertionResult:
-    """The outcome among the assertions of any attempt; a child's expectation is what its criterion wanted."""
-    return AssertionResult(
-        result=_three_valued(outcome),
-        reason=outcome.reason if outcome.reason is not None else outcome.error_code,
-        expected=outcome.expected,
-        actual=outcome.actual,
-        children=tuple(replace(_result(child), expected=wanted_value(child)) for child in outcome.children),
-    )
-
-
-def _three_valued(outcome: SuiteOutcome) -> Result:
-    if outcome.error_code == NOT_COVERED:
-        return Result.UNAVAILABLE
-    if outcome.error_code is not None:
-        return Result.ERRORED
-    return Result.MATCHED if outcome.passed else Result.MISMATCHED

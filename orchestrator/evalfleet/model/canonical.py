@@ -8,9 +8,12 @@ non-finite ones as NaN, Infinity and -Infinity. Test vectors: `tests/data/canoni
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 from evalfleet.model.ids import sha256
+
+_CONTAINERS = (dict, list, tuple)
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def canonical_bytes(value: Any) -> bytes:
@@ -19,7 +22,7 @@ def canonical_bytes(value: Any) -> bytes:
     Raises TypeError for a value that is not JSON, or an object whose keys are not strings.
     """
     _check_keys(value)
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+    return _ENCODER.encode(value).encode("ascii")
 
 
 def digest(value: Any) -> str:
@@ -33,13 +36,14 @@ def parse_exact(data: bytes | str) -> Any:
 
 
 def _check_keys(value: Any) -> None:
-    stack = [value]
+    stack: list[Any] = [value]
     while stack:
         item = stack.pop()
         if isinstance(item, dict):
-            for key in item:  # pyright: ignore[reportUnknownVariableType]
+            for key, inner in cast("dict[Any, Any]", item).items():
                 if not isinstance(key, str):
-                    raise TypeError(f"object key {key!r} is {type(key).__name__}, not a string")  # pyright: ignore[reportUnknownArgumentType]
-            stack.extend(item.values())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+                    raise TypeError(f"object key {key!r} is {type(key).__name__}, not a string")
+                if isinstance(inner, _CONTAINERS):
+                    stack.append(inner)
         elif isinstance(item, (list, tuple)):
-            stack.extend(item)  # pyright: ignore[reportUnknownArgumentType]
+            stack.extend([inner for inner in cast("list[Any]", item) if isinstance(inner, _CONTAINERS)])

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from evalfleet.errors import DefinitionError, Problem
@@ -81,16 +82,23 @@ def load_definition(project: Path, file: Path, definition_id: str) -> EvalDefini
     A file whose source is unchanged since this process imported it is not imported again. Raises
     DefinitionError when the file is broken or defines no such id.
     """
-    project = project.resolve()
-    file = Path(os.path.normpath(project / file))  # a link stays where it is: its place gives the id
+    project, file, source = _located(str(project.absolute()), str(file))
     make_importable(project)
-    for found in _source_of(_below_evals(project, file)).find(project, file, definition_id):
+    for found in source.find(project, file, definition_id):
         if isinstance(found, Problem):
             raise DefinitionError(found.code, [found])
         if found.id == definition_id:
             return found
     problem = _problem("UNKNOWN_EVAL", f"the file defines no eval {definition_id!r}", file)
     raise DefinitionError(problem.code, [problem])
+
+
+@lru_cache(maxsize=256)
+def _located(project: str, file: str) -> tuple[Path, Path, DefinitionSource]:
+    """The project's folder, the file and the form it has: of a suite a worker asks for each of its scenarios."""
+    folder = Path(project).resolve()
+    path = Path(os.path.normpath(folder / file))  # a link stays where it is: its place gives the id
+    return folder, path, _source_of(_below_evals(folder, path))
 
 
 def eval_files(project: Path) -> Iterator[Path]:

@@ -26,6 +26,10 @@ _SCENARIO_NAMES = frozenset({"name", "description", "tags", "skipReason"})
 #: Raised when matching, folding or scoring changes meaning: results of another version are not carried.
 EVALUATION_VERSION = 1
 
+_EVALUATION = digest(EVALUATION_VERSION)
+_NO_FIXTURE = digest({})
+_NO_SANDBOX = digest(None)
+
 
 @dataclass(frozen=True, slots=True)
 class FingerprintParts:
@@ -91,8 +95,8 @@ def eval_parts(
     fields = {
         "eval": digest([definition.id, definition.style.value]),
         "source": digest(dict(sources)),
-        "fixture": digest(dict(fixture)),
-        "evaluation": digest(EVALUATION_VERSION),
+        "fixture": digest(dict(fixture)) if fixture else _NO_FIXTURE,
+        "evaluation": _EVALUATION,
     }
     if judge is not None:
         fields["judge"] = digest([judge.identity(), dict(RECIPE_VERSIONS)])
@@ -110,7 +114,7 @@ def scenario_digest(declared: DeclaredScenario) -> str:
 def sandbox_parts(spec: SandboxSpec | None, files: Mapping[str, str], build: Mapping[str, str]) -> FingerprintParts:
     """The resolved sandbox plan, its starting files and what its image is built from by content instead of by path."""
     if spec is None:
-        return FingerprintParts({"sandbox": digest(None)})
+        return FingerprintParts({"sandbox": _NO_SANDBOX})
     built = [] if spec.build is None else [dict(build)]
     return FingerprintParts({"sandbox": digest([_plain_spec(spec), dict(files), *built])})
 
@@ -134,10 +138,11 @@ def _plain_spec(spec: SandboxSpec) -> dict[str, Any]:
 
 def _unlabelled(value: Any) -> Any:
     """`value` without the labels of the assertions in it."""
-    if isinstance(value, Mapping):
-        items = cast("Mapping[str, Any]", value)
-        is_assertion = "kind" in items and "id" in items
-        return {name: _unlabelled(item) for name, item in items.items() if not (is_assertion and name == "label")}
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value)
+        if "label" in items and "kind" in items and "id" in items:
+            items = {name: item for name, item in items.items() if name != "label"}
+        return {name: _unlabelled(item) if isinstance(item, dict | list) else item for name, item in items.items()}
     return [_unlabelled(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
 
 

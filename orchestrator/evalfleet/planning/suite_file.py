@@ -35,7 +35,7 @@ def read_suite(file: Path) -> Suite:
         return replace(source.problem(code, message, path, hint=hint, at_key=at_key), field=dotted(path) or None)
 
     try:
-        return parse_suite(value, place)
+        return parse_suite(value, place, own=True)
     except DefinitionError as error:
         ordered = sorted(error.problems, key=lambda problem: (problem.line or 0, problem.column or 0))
         raise DefinitionError(error.code, ordered) from None

@@ -31,7 +31,7 @@ class SuiteFiles:
 
     def load(self, project: Path, file: Path) -> Iterator[EvalDefinition | Problem]:
         try:
-            suite = _read(file, file.stat().st_mtime_ns, file.stat().st_size)
+            suite = _suite_in(file)
             evaluators = evaluators_beside(file, project / "evals")
         except DefinitionError as error:
             yield from error.problems
@@ -42,7 +42,7 @@ class SuiteFiles:
     def find(self, project: Path, file: Path, definition_id: str) -> Iterator[EvalDefinition | Problem]:
         """As `load`, of one definition: a worker asks for each scenario of a suite that may have thousands."""
         try:
-            suite = _read(file, file.stat().st_mtime_ns, file.stat().st_size)
+            suite = _suite_in(file)
             known = _INDEXES.get(file)
             if known is None or known.suite is not suite:
                 known = _INDEXES[file] = _Index.of(suite, evaluators_beside(file, project / "evals"))
@@ -51,6 +51,11 @@ class SuiteFiles:
                 yield _definition(suite, scenario, known.evaluators, file)
         except DefinitionError as error:
             yield from error.problems
+
+
+def _suite_in(file: Path) -> Suite:
+    status = file.stat()
+    return _read(file, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=64)

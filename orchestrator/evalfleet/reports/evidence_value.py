@@ -18,6 +18,9 @@ from evalfleet.model.events import MISSING
 from evalfleet.model.report import AttemptDetail
 from evalfleet.reports.json_report import attempt_value
 
+#: The types of most of what evidence consists of, by which copying is twice as fast.
+_AS_IT_IS = frozenset({str, int, bool, type(None)})
+
 
 def detail_value(detail: AttemptDetail) -> dict[str, Any]:
     """The attempt with its turns, assertions, judge calls, changes, attachments and diagnostics, as produced."""
@@ -47,6 +50,16 @@ def _changes(found: Attribution) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """`value` as JSON: dataclasses become objects (events with their `type`), enums their values."""
+    kind = cast("type[Any]", type(value))
+    if kind in _AS_IT_IS:
+        return value
+    if kind is dict:
+        return {
+            key if type(key) is str else str(key): item if type(item) in _AS_IT_IS else plain(item)
+            for key, item in cast("dict[Any, Any]", value).items()
+        }
+    if kind is list or kind is tuple:
+        return [item if type(item) in _AS_IT_IS else plain(item) for item in cast("tuple[Any, ...]", value)]
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, str | bool | int):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+_ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False)
+
 
 def to_json(value: Any) -> str:
     """One JSON document on one line, ASCII only. Raises ValueError for NaN and infinities."""
-    return json.dumps(value, ensure_ascii=True, allow_nan=False)
+    return _ENCODER.encode(value)

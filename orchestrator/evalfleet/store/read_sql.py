@@ -39,6 +39,12 @@ SELECT run_key, {RUN} FROM runs WHERE deleted_at IS NULL AND id LIKE %(prefix)s
 ORDER BY (id = %(exact)s) DESC, id LIMIT 7
 """.encode()
 
+#: As `RUNS_BY_PREFIX`, without what a run was planned from: that may be megabytes, and every page of cases asks.
+KEYS_BY_PREFIX = b"""
+SELECT run_key, id, grading FROM runs WHERE deleted_at IS NULL AND id LIKE %(prefix)s
+ORDER BY (id = %(exact)s) DESC, id LIMIT 7
+"""
+
 NEWEST_IDS = b"SELECT id FROM runs WHERE deleted_at IS NULL ORDER BY run_key DESC LIMIT 1000"
 
 RUN_BY_KEY = f"SELECT {RUN} FROM runs WHERE run_key = %s".encode()

@@ -44,6 +44,17 @@ class CaseFilter:
 EVERY_CASE = CaseFilter()
 
 
+@dataclass(frozen=True, slots=True)
+class RunName:
+    """What reading a part of a run needs of it."""
+
+    id: str
+    grading: int
+
+
+_R = TypeVar("_R", RunInfo, RunName)
+
+
 class Reader:
     """Reads runs over one connection of its own; close it. `artifacts` is needed for very large evidence.
 
@@ -73,7 +84,7 @@ class Reader:
 
     async def gradings(self, run: str) -> list[Grading]:
         """Each time that the run's attempts were judged again, in order."""
-        key, _ = await self._find(run)
+        key, _ = await self._named(run)
         return [grading_view(row) for row in await self._rows(read_sql.GRADINGS, (key,))]
 
     async def aggregate(self, run: str, grading: int | None = None) -> RunAggregate:
@@ -87,7 +98,7 @@ class Reader:
 
     async def progress(self, run: str) -> RunProgress | None:
         """The last live counters that the run's coordinator wrote, None before its first."""
-        key, _ = await self._find(run)
+        key, _ = await self._named(run)
         for at, body in await self._rows(read_sql.PROGRESS.encode(), (key,)):
             told = {name: value for name, value in json.loads(body).items() if name in _PROGRESS_FIELDS}
             return RunProgress(**{**told, "at": at})
@@ -95,7 +106,7 @@ class Reader:
 
     async def watch(self, run: str, every: float = 5.0) -> AsyncGenerator[tuple[RunInfo, RunProgress | None]]:
         """The run and its counters now, at each change, and at least every `every` seconds, until it has ended."""
-        key, info = await self._find(run)
+        key, _ = await self._named(run)
         async with await connect(self._url, autocommit=True) as listening:
             await listening.execute("LISTEN evalfleet_run")
             while True:
@@ -122,7 +133,7 @@ class Reader:
 
         A case that was reopened after it failed is shown with that first verdict, as every headline counts it.
         """
-        key, info = await self._find(run, grading)
+        key, info = await self._named(run, grading)
         given = {
             "run_key": key,
             "grading": info.grading,
@@ -138,12 +149,12 @@ class Reader:
 
     async def arms(self, run: str) -> list[str]:
         """The names of the run's arms, in experiment order."""
-        key, _ = await self._find(run)
+        key, _ = await self._named(run)
         return [name for _, name, *_ in await self._rows(read_sql.ARMS.encode(), (key,))]
 
     async def side(self, run: str, arm: str, grading: int | None = None) -> list[SideCase]:
         """All cases of an arm in planned order, with what a comparison needs of each and no more."""
-        key, info = await self._find(run, grading)
+        key, info = await self._named(run, grading)
         reopened = bool((await self._rows(read_sql.REOPENED.encode(), (key,)))[0][0])
         given = {"run_key": key, "grading": info.grading, "arm": arm}
         rows = await self._rows(read_sql.side(reopened, info.grading > 0), given)
@@ -151,13 +162,13 @@ class Reader:
 
     async def attempts(self, run: str, case: int, grading: int | None = None) -> list[AttemptView]:
         """The attempts of a case by number; none for a carried case, whose evidence its `carried_from` names."""
-        key, info = await self._find(run, grading)
+        key, info = await self._named(run, grading)
         given = {"run_key": key, "ordinal": case, "grading": info.grading}
         return [attempt_view(row) for row in await self._rows(read_sql.attempts(info.grading > 0), given)]
 
     async def attempt_detail(self, run: str, attempt: int, grading: int | None = None) -> AttemptDetail:
         """An attempt with all its evidence in memory, exact; read very long ones with `events` instead."""
-        key, info = await self._find(run, grading)
+        key, info = await self._named(run, grading)
         given = {"run_key": key, "attempt": attempt, "grading": info.grading}
         rows = await self._rows(read_sql.one_attempt(info.grading > 0), given)
         if not rows:
@@ -173,14 +184,14 @@ class Reader:
         A carried case comes with the attempt that it was carried from, a case without attempts with None. All their
         evidence is exact and in memory, case by case: fetched for many at once, but not more than some 8 MiB.
         """
-        key, info = await self._find(run, grading)
+        key, info = await self._named(run, grading)
         keys = {info.id: key}
         origins: list[Origin] = []
         for case in cases:
             if case.carried_from is not None and not case.attempts:
                 origin, attempt = case.carried_from
                 if origin not in keys:
-                    keys[origin] = (await self._find(origin))[0]
+                    keys[origin] = (await self._named(origin))[0]
                 origins.append(Origin(keys[origin], origin, attempt, case.carried_grading))
         reading = RecordReader(self._rows, self._evidence)
         own = reading.of_cases(key, info.id, [case.ordinal for case in cases if case.attempts], info.grading)
@@ -193,7 +204,7 @@ class Reader:
 
         Reads only the pages of that range.
         """
-        key, info = await self._find(run)
+        key, info = await self._named(run)
         pages = await self._pages(key, attempt, first, last)
         found: list[tuple[int, Event]] = []
         for start, _, body in pages:
@@ -206,20 +217,29 @@ class Reader:
     # --- rows -------------------------------------------------------------------------------------------------
 
     async def _find(self, prefix: str, grading: int | None = None) -> tuple[int, RunInfo]:
-        given = {"prefix": _literal(prefix), "exact": prefix}
-        rows = await self._rows(read_sql.RUNS_BY_PREFIX, given)
+        key, info = _chosen(prefix, [(int(row[0]), run_info(row[1:])) for row in await self._beginning(prefix)])
+        return key, info if grading is None else replace(info, grading=await self._known(key, info, grading))
+
+    async def _named(self, prefix: str, grading: int | None = None) -> tuple[int, RunName]:
+        """As `_find`, for those who need no more of the run than what it is called."""
+        rows = await self._beginning(prefix, read_sql.KEYS_BY_PREFIX)
+        key, name = _chosen(prefix, [(int(row[0]), RunName(*row[1:])) for row in rows])
+        return key, name if grading is None else replace(name, grading=await self._known(key, name, grading))
+
+    async def _beginning(self, prefix: str, statement: bytes = read_sql.RUNS_BY_PREFIX) -> Sequence[tuple[Any, ...]]:
+        """The first runs whose id begins with `prefix`, at least one."""
+        rows = await self._rows(statement, {"prefix": _literal(prefix), "exact": prefix})
         if not rows or not prefix:
             raise ConfigurationError(f"there is no run {prefix!r}{await self._nearest(prefix)}")
-        found = [(int(row[0]), run_info(row[1:])) for row in rows]
-        if len(found) > 1 and found[0][1].id != prefix:
-            ids = ", ".join(info.id for _, info in found[:6])
-            raise ConfigurationError(f"{prefix!r} begins several runs: {ids}{' and more' if len(found) > 6 else ''}")
-        key, info = found[0]
-        if grading not in (None, 0, info.grading):
+        return rows
+
+    async def _known(self, key: int, run: RunInfo | RunName, grading: int) -> int:
+        """The grading, when the run has it."""
+        if grading not in (0, run.grading):
             known = [row[0] for row in await self._rows(read_sql.GRADINGS, (key,))]
             if grading not in known:
-                raise ConfigurationError(f"run {info.id} has no grading {grading}, only 0 to {max(known, default=0)}")
-        return key, info if grading is None else replace(info, grading=grading)
+                raise ConfigurationError(f"run {run.id} has no grading {grading}, only 0 to {max(known, default=0)}")
+        return grading
 
     async def _nearest(self, prefix: str) -> str:
         """What to try instead of an id that no run has."""
@@ -245,6 +265,14 @@ _LAST = (1 << 63) - 1
 
 async def _prepare(connection: Connection) -> None:
     await connection.execute(read_sql.PLANS)
+
+
+def _chosen(prefix: str, found: Sequence[tuple[int, _R]]) -> tuple[int, _R]:
+    """The run that is meant: the one that is called so, else the only one that begins so."""
+    if len(found) > 1 and found[0][1].id != prefix:
+        ids = ", ".join(run.id for _, run in found[:6])
+        raise ConfigurationError(f"{prefix!r} begins several runs: {ids}{' and more' if len(found) > 6 else ''}")
+    return found[0]
 
 
 def _literal(prefix: str) -> str:

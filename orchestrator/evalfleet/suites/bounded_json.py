@@ -16,6 +16,10 @@ LIMIT, CYCLE = "EVALUATION_DATA_LIMIT", "EVALUATION_DATA_CYCLE"
 
 Path: TypeAlias = tuple[str | int, ...]
 
+_TEXT = frozenset({str})
+_SCALARS = frozenset({str, int, bool, type(None)})
+_CONTAINERS = frozenset({dict, list})
+
 
 class BoundsExceeded(EvalfleetError):
     """A value contains itself, or is deeper or larger than a suite may be. `path` says where that was seen."""
@@ -64,16 +68,54 @@ class _Place:
         return tuple(reversed(parts))
 
 
-def detached(value: Any) -> Any:
+def detached(value: Any, *, own: bool = False) -> Any:
     """A private copy of JSON as dicts, lists and scalars; mappings and tuples are objects and lists.
 
+    With `own` nobody else holds the value: it is given back itself where nothing of it has to become something else.
     Raises BoundsExceeded for more than MAX_DEPTH levels below the root, more than MAX_VALUES values or a cycle, and
     NotJson for anything that is no JSON, numbers that are not finite included.
     """
+    if is_plain(value):
+        return value if own else _copied(value)
     copy = _Copy()
     root = copy.of(value, "", None)
     copy.finish()
     return root
+
+
+def is_plain(value: Any) -> bool:
+    """Whether it is JSON within bounds and of dicts, lists and scalars alone, as those who read files make it."""
+    level: list[Any] = [value]
+    values = 1
+    for depth in range(MAX_DEPTH + 2):
+        below: list[Any] = []
+        for item in level:
+            kind = cast("type[Any]", type(item))
+            if kind is dict and depth <= MAX_DEPTH:
+                if not _TEXT.issuperset(map(type, item)):
+                    return False
+                below.extend(item.values())
+            elif kind is list and depth <= MAX_DEPTH:
+                below.extend(item)
+            elif kind not in _SCALARS and not (kind is float and math.isfinite(item)):
+                return False
+        if not below:
+            return True
+        values += len(below)
+        if values > MAX_VALUES:
+            return False
+        level = below
+    return False
+
+
+def _copied(value: Any) -> Any:
+    """A copy of what is plain."""
+    if type(value) is dict:
+        items = cast("dict[str, Any]", value).items()
+        return {key: _copied(item) if type(item) in _CONTAINERS else item for key, item in items}
+    if type(value) is list:
+        return [_copied(item) for item in cast("list[Any]", value)]
+    return value
 
 
 class _Copy:

@@ -22,7 +22,7 @@ from evalfleet.suites.calling import ask_judge, call_evaluator
 from evalfleet.suites.context import EvaluationContext, Evaluators
 from evalfleet.suites.frozen_json import frozen_json
 from evalfleet.suites.paths import look
-from evalfleet.suites.registry import evaluator_names
+from evalfleet.suites.registry import calls_out, evaluator_names
 
 CANCELLED = "EVALUATION_CANCELLED"
 NOT_COVERED = "EVIDENCE_NOT_COVERED"
@@ -36,7 +36,7 @@ async def evaluate(
     An error of any child is its parent's, whatever the others say. Once the context is cancelled, whatever is reached
     is EVALUATION_CANCELLED. Never raises for what an evaluator does.
     """
-    shown = context.frozen() if evaluator_names(assertions) else context
+    shown = context.frozen() if any(map(calls_out, assertions)) and evaluator_names(assertions) else context
     return await _Evaluation(context, shown, evaluators).each(assertions)
 
 
@@ -114,16 +114,17 @@ class _Evaluation:
 
 
 def _composite(assertion: CompositeAssertion | NegatedAssertion, children: tuple[SuiteOutcome, ...]) -> SuiteOutcome:
+    return _outcome(assertion, **folded(_kind(assertion), children), children=children)
+
+
+def folded(kind: str, children: Sequence[SuiteOutcome]) -> dict[str, Any]:
+    """Whether a composite is met by its children, or their first error."""
     broken = next((child for child in children if child.error_code is not None), None)
     if broken is not None:
-        code, reason = broken.error_code, broken.reason
-        return _outcome(assertion, passed=False, error_code=code, reason=reason, children=children)
+        return {"passed": False, "error_code": broken.error_code, "reason": broken.reason}
     held = [child.passed for child in children]
-    if isinstance(assertion, NegatedAssertion):
-        passed = not held[0]
-    else:
-        passed = all(held) if assertion.kind == "all" else any(held)
-    return _outcome(assertion, passed=passed, children=children)
+    passed = not held[0] if kind == "not" else all(held) if kind == "all" else any(held)
+    return {"passed": passed, "error_code": None, "reason": None}
 
 
 def _outcome(assertion: SuiteAssertion, *, passed: bool, **found: Any) -> SuiteOutcome:

@@ -33,6 +33,9 @@ _ADDED: dict[str, frozenset[str]] = {
     "tolerance": frozenset(),
 }
 
+#: Keys under which criteria stand inside another one.
+_NESTING = frozenset({"assertions", "assertion"})
+
 _MODELS: dict[str, type[BaseModel]] = {
     "scenarios": schema.Scenario2,
     "steps": schema.Step2,
@@ -86,47 +89,48 @@ def version_faults(document: Any) -> Iterator[Fault]:
 
 def uniqueness_faults(document: Any) -> Iterator[Fault]:
     """Ids that stand twice among their siblings, and criteria of composites that claim a severity of their own."""
-    yield from _repeated(document, ("assertions",))
-    yield from _repeated(document, ("scenarios",))
-    for scenario in _indexes(child(document, "scenarios")):
-        place: Path = ("scenarios", scenario)
-        yield from _repeated(document, (*place, "assertions"))
-        yield from _repeated(document, (*place, "steps"))
-        for step in _indexes(at(document, (*place, "steps"))):
-            yield from _repeated(document, (*place, "steps", step, "variants"))
-            yield from _repeated(document, (*place, "steps", step, "assertions"))
+    yield from _repeated(document, "assertions", ())
+    yield from _repeated(document, "scenarios", ())
+    for number, scenario in _numbered(child(document, "scenarios")):
+        place: Path = ("scenarios", number)
+        yield from _repeated(scenario, "assertions", place)
+        yield from _repeated(scenario, "steps", place)
+        for index, step in _numbered(child(scenario, "steps")):
+            yield from _repeated(step, "variants", (*place, "steps", index))
+            yield from _repeated(step, "assertions", (*place, "steps", index))
 
 
 def assertion_faults(criteria: Any) -> Iterator[Fault]:
     """As `uniqueness_faults`, of one list of criteria that stands alone."""
-    for fault in _repeated({"assertions": criteria}, ("assertions",)):
+    for fault in _repeated({"assertions": criteria}, "assertions", ()):
         yield Fault(fault.path[1:], fault.message, fault.hint, fault.at_key)
 
 
-def _repeated(document: Any, path: Path) -> Iterator[Fault]:
-    """Repeated ids in the list at `path` and, for criteria, in the composites below it."""
+def _repeated(owner: Any, key: str, place: Path) -> Iterator[Fault]:
+    """Repeated ids in the list under `key` of what stands at `place` and, for criteria, in the composites below it."""
     siblings: set[str] = set()
-    for index in _indexes(at(document, path)):
-        place = (*path, index)
-        identifier = at(document, (*place, "id"))
+    for index, item in _numbered(child(owner, key)):
+        identifier = child(item, "id")
         if isinstance(identifier, str):
             if identifier in siblings:
-                yield Fault((*place, "id"), "stands twice among its siblings")
+                yield Fault((*place, key, index, "id"), "stands twice among its siblings")
             siblings.add(identifier)
-        if path[-1] == "assertions":
-            yield from _below(document, place)
+        if key == "assertions" and isinstance(item, dict) and not _NESTING.isdisjoint(cast("dict[str, Any]", item)):
+            yield from _below(item, (*place, key, index))
 
 
-def _below(document: Any, place: Path) -> Iterator[Fault]:
-    nested: list[Path] = [(*place, "assertions", index) for index in _indexes(at(document, (*place, "assertions")))]
-    if isinstance(at(document, (*place, "assertion")), dict):
-        nested.append((*place, "assertion"))
-        yield from _below(document, (*place, "assertion"))
-    for criterion in nested:
-        if child(at(document, criterion), "severity") is not None:
+def _below(criterion: Any, place: Path) -> Iterator[Fault]:
+    inner = _numbered(child(criterion, "assertions"))
+    nested: list[tuple[Any, Path]] = [(item, (*place, "assertions", index)) for index, item in inner]
+    negated = child(criterion, "assertion")
+    if isinstance(negated, dict):
+        nested.append((cast("Any", negated), (*place, "assertion")))
+        yield from _below(negated, (*place, "assertion"))
+    for item, where in nested:
+        if child(item, "severity") is not None:
             hint = "say it of the whole criterion"
-            yield Fault((*criterion, "severity"), "means nothing inside another criterion", hint, at_key=True)
-    yield from _repeated(document, (*place, "assertions"))
+            yield Fault((*where, "severity"), "means nothing inside another criterion", hint, at_key=True)
+    yield from _repeated(criterion, "assertions", place)
 
 
 def _fault(item: ErrorDetails, document: Any, version: int) -> Fault:
@@ -174,5 +178,5 @@ def _keys(document: Any, path: Path, version: int) -> list[str]:
     return [] if model is None else [str(field.alias or name) for name, field in model.model_fields.items()]
 
 
-def _indexes(value: Any) -> range:
-    return range(len(cast("list[Any]", value))) if isinstance(value, list) else range(0)
+def _numbered(value: Any) -> Iterator[tuple[int, Any]]:
+    return enumerate(cast("list[Any]", value) if isinstance(value, list) else ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -32,6 +32,9 @@ CHANNELS: Mapping[str, Channel] = MappingProxyType(
         "usage": Channel.USAGE,
     }
 )
+
+
+_SCALARS = frozenset({str, int, float, bool})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +74,7 @@ def observe(turn: TurnRecord) -> Observation:
     if turn.observation is not None:
         return Observation(value=turn.observation, coverage=turn.coverage, otherwise=Channel.DATA)
     data = {} if turn.data is MISSING else {"data": turn.data}
-    calls = [call for call in EventIndex([turn]).operations if call.kind is OperationKind.TOOL]
+    calls = [call for call in EventIndex((turn,)).operations if call.kind is OperationKind.TOOL]
     value = {
         "reply": turn.reply,
         "status": turn.status.value,
@@ -94,8 +97,19 @@ def _event(event: Event) -> dict[str, Any]:
 
 def _fields(value: Any) -> dict[str, Any]:
     """The fields of a value that say something, in the names of a suite's document."""
-    said = {to_camel(item.name): getattr(value, item.name) for item in fields(value)}
-    return {key: _json(item) for key, item in said.items() if item is not MISSING and item is not None}
+    found: dict[str, Any] = {}
+    kind = cast("type[Any]", type(value))
+    for key, name in _keys(kind):
+        item = getattr(value, name)
+        if item is not MISSING and item is not None:
+            found[key] = item if type(item) in _SCALARS else _json(item)
+    return found
+
+
+@cache
+def _keys(kind: type[Any]) -> tuple[tuple[str, str], ...]:
+    """The keys of a value's fields, each with the name it has here."""
+    return tuple((to_camel(item.name), item.name) for item in fields(kind))
 
 
 def _json(value: Any) -> Any:

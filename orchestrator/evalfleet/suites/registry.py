@@ -64,6 +64,15 @@ class Use:
     path: Path
 
 
+def calls_out(assertion: SuiteAssertion) -> bool:
+    """Whether an evaluator or a judge has a say in a criterion."""
+    if isinstance(assertion, CompositeAssertion):
+        return any(map(calls_out, assertion.assertions))
+    if isinstance(assertion, NegatedAssertion):
+        return calls_out(assertion.assertion)
+    return isinstance(assertion, CustomAssertion | JudgedAssertion)
+
+
 def evaluator_names(assertions: Iterable[SuiteAssertion]) -> frozenset[str]:
     """The evaluators that criteria name, at any depth."""
     return frozenset(use.name for use in _uses(assertions, ()))
@@ -71,6 +80,9 @@ def evaluator_names(assertions: Iterable[SuiteAssertion]) -> frozenset[str]:
 
 def scenario_evaluators(scenario: Scenario) -> frozenset[str]:
     """The evaluators that a scenario's criteria name, wherever they stand."""
+    lists = [scenario.assertions, *(step.assertions for step in scenario.steps)]
+    if not any(calls_out(each) for assertions in lists for each in assertions):
+        return frozenset()
     return frozenset(use.name for use in _of_scenario(scenario, ()))
 
 
