@@ -225,5 +225,8 @@ def _values(turn: TurnInput, index: int, ctx: AdapterContext) -> dict[str, Any]:
         "attempt": ctx.attempt,
         "repetition": ctx.repetition,
         "turn": index,
+        "thread_id": ctx.thread_id,
+        "step_id": ctx.step_id,
+        "turn_id": ctx.turn_id,
         **{f"flags.{name}": value for name, value in ctx.flags.items()},
     }

@@ -24,7 +24,7 @@ _PLACEHOLDER = re.compile(r"\$\$|\$\{([\w.-]+)\}")
 #: What a request template may name; `flags.<name>` beside them.
 PLACEHOLDERS = frozenset(
     {"text", "input", "session", "model", "files", "responses", "schema", "flags", "case", "arm", "seed", "attempt",
-     "repetition", "turn"}
+     "repetition", "turn", "thread_id", "step_id", "turn_id"}
 )  # fmt: skip
 
 

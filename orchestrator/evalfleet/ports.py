@@ -93,7 +93,9 @@ class AdapterContext(Protocol):
     """What an adapter and a Python agent get beside the turn.
 
     `deadline` is seconds left for this send; `cancelled` becomes true when the attempt should end;
-    `seed` is stable per case and repetition.
+    `seed` is stable per case and repetition. `thread_id` names the conversation as reports do: new in each attempt, but
+    kept by one that goes on with it. `turn_id` names this send in it and is the same when it is repeated after a loss,
+    `step_id` the step of a suite, else the turn's place.
     """
 
     @property
@@ -126,6 +128,12 @@ class AdapterContext(Protocol):
     def case(self) -> str: ...
     @property
     def attempt(self) -> int: ...
+    @property
+    def thread_id(self) -> str: ...
+    @property
+    def step_id(self) -> str: ...
+    @property
+    def turn_id(self) -> str: ...
     @property
     def repetition(self) -> int: ...
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,7 +66,7 @@ class LaneAttempt:
         if recordings is None:
             return
 
-        async def record(evidence: AttemptEvidence, questions: Mapping[int, Question]) -> None:
+        async def record(evidence: AttemptEvidence, questions: Mapping[int, Sequence[Question]]) -> None:
             body = await recordings.encode(evidence, questions)
             await hand_over(Recording(grant.attempt, grant.case.ordinal, body))
 
@@ -112,7 +112,7 @@ class LaneAttempt:
         except StoreError as error:
             failure = AttemptFailure(FailureKind.INFRASTRUCTURE, "RECORDING_UNREADABLE", str(error))
             return never_ran(attempt, case, failure, self._clock.wall())
-        return await self._executor.execute(attempt, case, self._control, found.evidence.turns)
+        return await self._executor.execute(attempt, case, self._control, found.evidence.turns, found.begun_by)
 
     async def _judged(self) -> AttemptEvidence:
         """Judge what an earlier attempt of the case left; its agent is never called again instead."""

@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 
 from evalfleet.errors import ConfigurationError
 from evalfleet.execution.state import TIMER_SLACK, AttemptState
+from evalfleet.model.suite import DeclaredScenario
 from evalfleet.model.tool import Tool
 from evalfleet.ports import Clock, ModelCalls, Secrets
 from evalfleet.sandbox_ports import Sandbox
+from evalfleet.suites.matrix import step_of, thread_id, turn_id
 
 S = TypeVar("S")
 
@@ -44,14 +46,18 @@ class LineState:
 
 
 class LineContext:
-    """The `AdapterContext` of one conversation line; `turn_ends_at` is set for each send."""
+    """The `AdapterContext` of one conversation line; `turn_ends_at` and `place` are set for each send.
 
-    __slots__ = ("_state", "session", "turn_ends_at")
+    `place` is where its turn stands: the line's number, the turn's index in it, its number in the attempt.
+    """
+
+    __slots__ = ("_state", "place", "session", "turn_ends_at")
 
     def __init__(self, state: AttemptState) -> None:
         self._state = state
         self.session = LineState()
         self.turn_ends_at: float | None = None
+        self.place: tuple[int, int, int] = (0, 0, 0)
 
     @property
     def deadline(self) -> float | None:
@@ -106,6 +112,21 @@ class LineContext:
     @property
     def attempt(self) -> int:
         return self._state.job.attempt
+
+    @property
+    def thread_id(self) -> str:
+        job = self._state.job
+        return thread_id(job.run, job.begun_by or job.attempt)
+
+    @property
+    def step_id(self) -> str:
+        body = self._state.job.definition.body
+        steps = body.scenario.steps if isinstance(body, DeclaredScenario) else ()
+        return step_of([step.id for step in steps], *self.place)
+
+    @property
+    def turn_id(self) -> str:
+        return turn_id(self.thread_id, self.step_id)
 
     @property
     def repetition(self) -> int:

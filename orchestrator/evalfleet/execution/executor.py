@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -72,14 +72,19 @@ class Executor:
         self._definitions: dict[str, EvalDefinition] = {}
 
     async def execute(
-        self, attempt: int, case: Case, control: AttemptControl, begun: tuple[TurnRecord, ...] = ()
+        self,
+        attempt: int,
+        case: Case,
+        control: AttemptControl,
+        begun: tuple[TurnRecord, ...] = (),
+        begun_by: int | None = None,
     ) -> AttemptEvidence:
-        """Run one attempt of `case`, after the turns that an earlier one has begun with.
+        """Run one attempt of `case`, after the turns of the conversation that the attempt `begun_by` began.
 
         Always returns evidence, also when the eval can't be loaded here.
         """
         try:
-            job = replace(self._job(attempt, case), begun=begun)
+            job = replace(self._job(attempt, case), begun=begun, begun_by=begun_by)
         except AttemptFailure as failure:
             return never_ran(attempt, case, failure, self._services.clock.wall())
         await _bring_image(job, control)
@@ -94,11 +99,11 @@ class Executor:
         return await regrade(job, self._services, control, recorded)
 
     async def judge(
-        self, attempt: int, case: Case, recorded: AttemptEvidence, questions: Mapping[int, Question]
+        self, attempt: int, case: Case, recorded: AttemptEvidence, questions: Mapping[int, Sequence[Question]]
     ) -> AttemptEvidence:
         """Judge what an earlier attempt of `case` recorded, as this attempt: its agent is done."""
         try:
-            job = self._job(attempt, case)
+            job = replace(self._job(attempt, case), begun_by=recorded.begun_by)
         except AttemptFailure as failure:
             return never_ran(attempt, case, failure, self._services.clock.wall())
         return await judge_recorded(job, self._services, recorded, questions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -34,7 +34,7 @@ class AttemptJob:
     `seed` is stable per case and repetition. With `recorded` nothing is sent: its turns are the answers. `judge` is
     None when the eval declares that it asks none; else `grading_timeout` bounds the evaluation of its assertions.
     `keep_sandbox` says after which ends its sandbox stays. `begun` are the turns of an earlier attempt that this one
-    continues.
+    continues, `begun_by` the attempt that began their conversation.
     """
 
     run: str
@@ -53,6 +53,7 @@ class AttemptJob:
     grading_timeout: float = 600.0
     keep_sandbox: KeepSandbox = KeepSandbox.NONE
     begun: tuple[TurnRecord, ...] = ()
+    begun_by: int | None = None
 
     @property
     def folder(self) -> Path:
@@ -116,7 +117,7 @@ class Stage(StrEnum):
 
 
 #: Makes what an attempt gathered durable; told which questions are open.
-Record = Callable[[AttemptEvidence, Mapping[int, Question]], Awaitable[None]]
+Record = Callable[[AttemptEvidence, Mapping[int, Sequence[Question]]], Awaitable[None]]
 
 #: Makes the beginning of a conversation durable, from which another attempt can go on.
 RecordBeginning = Callable[[AttemptEvidence], Awaitable[None]]

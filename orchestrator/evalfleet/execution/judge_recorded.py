@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from evalfleet.execution.job import AttemptControl, AttemptJob, AttemptServices
 from evalfleet.execution.judging import Judged, answered
 from evalfleet.execution.seal import concluded
 from evalfleet.execution.state import AttemptState
+from evalfleet.execution.suite_rows import SUITE_ASSERTION, with_answers
 from evalfleet.grading.fold import judge_row
 from evalfleet.grading.judge_prompts import Question
 from evalfleet.model.assertion import AssertionRow
@@ -16,7 +17,7 @@ from evalfleet.model.record import AttemptEvidence
 
 
 async def judge_recorded(
-    job: AttemptJob, services: AttemptServices, recorded: AttemptEvidence, questions: Mapping[int, Question]
+    job: AttemptJob, services: AttemptServices, recorded: AttemptEvidence, questions: Mapping[int, Sequence[Question]]
 ) -> AttemptEvidence:
     """The evidence of `recorded` under the number of `job`, with its open questions answered, and its judgement."""
     state = AttemptState(job, services)
@@ -26,7 +27,7 @@ async def judge_recorded(
     for text in recorded.diagnostics:
         state.note(text)
     rows = [
-        row if (question := questions.get(row.index)) is None else await _answered(row, question, state)
+        row if (asked := questions.get(row.index)) is None else await _answered(row, asked, state)
         for row in recorded.assertions
     ]
     control = AttemptControl()
@@ -36,7 +37,8 @@ async def judge_recorded(
     return replace(found, summary=summary, attribution=recorded.attribution, attachments=recorded.attachments)
 
 
-async def _answered(row: AssertionRow, question: Question, state: AttemptState) -> AssertionRow:
-    outcome = await answered(Judged(question), row.index, state)
+async def _answered(row: AssertionRow, asked: Sequence[Question], state: AttemptState) -> AssertionRow:
+    said = [await answered(Judged(question), row.index, state) for question in asked]
+    outcome, criterion = with_answers(row.criterion, said) if row.name == SUITE_ASSERTION else (said[0], row.criterion)
     holds, earned, _ = judge_row(state.job.definition.style, row.name, outcome, row.policy)
-    return replace(row, outcome=outcome, holds=holds, earned=earned)
+    return replace(row, criterion=criterion, outcome=outcome, holds=holds, earned=earned)

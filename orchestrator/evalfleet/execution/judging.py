@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,17 @@ class Judged:
         if question.choices is not None:
             described["choices"] = dict(question.choices)
         return described
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedParts:
+    """A criterion of a suite that holds questions to a judge beside what is known of it. `described` is as in rows."""
+
+    questions: tuple[Question, ...]
+    described: Mapping[str, Any]
+
+    def describe(self) -> Any:
+        return self.described
 
 
 class Judging:

@@ -16,10 +16,11 @@ from evalfleet.assertions.evidence import ScopeEvidence, scope_of
 from evalfleet.assertions.match import EVALUATOR_ERROR, on_broken
 from evalfleet.errors import AttemptFailure
 from evalfleet.execution.input_requests import RequestFilter
-from evalfleet.execution.judging import Judged, answered
+from evalfleet.execution.judging import Judged, JudgedParts, answered
 from evalfleet.execution.plain_assert import PlainAssert
 from evalfleet.execution.signals import BodyStopped
 from evalfleet.execution.state import AttemptState
+from evalfleet.execution.suite_rows import with_answers
 from evalfleet.execution.tracebacks import Place, caller, place_text
 from evalfleet.execution.unrecorded import NOT_RECORDED, NotRecorded, Unrecorded
 from evalfleet.grading.fold import ASSERT, judge_row
@@ -39,6 +40,9 @@ _AT_THE_END = (FileChanged, FileDeleted, NoChanges, NotInDiff)
 
 #: The reason of an assertion that was never evaluated.
 NOT_EVALUATED = "not-evaluated"
+
+#: Answered by a judge, when all that the agent did is recorded.
+_A_JUDGES = (Judged, JudgedParts)
 
 _DEFAULT_POLICY = AssertionPolicy()
 
@@ -67,7 +71,7 @@ class Entry:
     """One registered assertion: what it asks, of what, how it was configured, and its result once it has one."""
 
     name: str
-    criterion: Criterion | ChangeCriterion | Judged | None
+    criterion: Criterion | ChangeCriterion | Judged | JudgedParts | None
     subject: Any
     group: tuple[str, ...]
     place: Place
@@ -162,20 +166,20 @@ class Ledger:
     @property
     def asks_judge(self) -> bool:
         """Whether an assertion that is not yet evaluated is a judge's to answer."""
-        return any(entry.outcome is None and isinstance(entry.criterion, Judged) for entry in self.entries)
+        return any(entry.outcome is None and isinstance(entry.criterion, _A_JUDGES) for entry in self.entries)
 
     @property
-    def questions(self) -> dict[int, Question]:
+    def questions(self) -> dict[int, tuple[Question, ...]]:
         """What the judge has still to answer, by the index of the assertion."""
         return {
-            index: entry.criterion.question
+            index: criterion.questions if isinstance(criterion, JudgedParts) else (criterion.question,)
             for index, entry in enumerate(self.entries)
-            if entry.outcome is None and isinstance(entry.criterion, Judged)
+            if entry.outcome is None and isinstance(criterion := entry.criterion, _A_JUDGES)
         }
 
     async def settle(self) -> None:
         """Evaluate what is not yet evaluated and is no judge's to answer, in source order."""
-        await self._settle_all(lambda entry: not isinstance(entry.criterion, Judged))
+        await self._settle_all(lambda entry: not isinstance(entry.criterion, _A_JUDGES))
 
     async def judge(self) -> None:
         """Have the judge answer what is its to answer, in source order."""
@@ -224,10 +228,22 @@ class Ledger:
 
     async def _evaluate(self, entry: Entry, index: int) -> AssertionResult:
         criterion, subject = entry.criterion, entry.subject
+        if isinstance(criterion, JudgedParts):
+            return await self._evaluate_parts(entry, criterion, index)
         if isinstance(criterion, Judged):
             if isinstance(subject, Unrecorded):
                 return AssertionResult(result=Result.UNAVAILABLE, reason=NOT_RECORDED)
             return await answered(criterion, index, self.state)
+        return await self._evaluate_own(criterion, subject)
+
+    async def _evaluate_parts(self, entry: Entry, criterion: JudgedParts, index: int) -> AssertionResult:
+        said = [await answered(Judged(question), index, self.state) for question in criterion.questions]
+        outcome, entry.described = with_answers(criterion.described, said)
+        entry.criterion = None
+        return outcome
+
+    async def _evaluate_own(self, criterion: Criterion | ChangeCriterion | None, subject: Any) -> AssertionResult:
+        """What no judge is asked for."""
         try:
             if isinstance(subject, Unrecorded):
                 raise NotRecorded

@@ -45,6 +45,7 @@ def recording(ledger: Ledger, control: AttemptControl) -> AttemptEvidence:
         judge_calls=tuple(state.judge_calls),
         attribution=state.attribution,
         attachments=dict(state.attachments),
+        begun_by=state.job.begun_by,
     )
 
 
@@ -67,6 +68,7 @@ def concluded(
         judge_calls=tuple(sorted(state.judge_calls, key=_draw)),
         attribution=state.attribution,
         attachments=dict(state.attachments),
+        begun_by=state.job.begun_by,
     )
 
 

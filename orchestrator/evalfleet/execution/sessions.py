@@ -11,7 +11,7 @@ from evalfleet.execution.adapter_context import LineContext
 from evalfleet.execution.blame import blame
 from evalfleet.execution.signals import AttemptEnded, BodyEnd
 from evalfleet.execution.state import AttemptState
-from evalfleet.execution.turn_check import checked_turn
+from evalfleet.execution.turn_check import checked_turn, without_invalid_state
 from evalfleet.model.changes import turn_label
 from evalfleet.model.coverage import Coverage, unavailable
 from evalfleet.model.events import InputRequested, Message, Role
@@ -100,6 +100,7 @@ class SessionLine:
         cancels = 0 if task is None else task.cancelling()
         flight = _Flight(self._state.next_sequence(), given, clock.wall(), clock.monotonic(), task, cancels)
         self._flight = flight
+        self._context.place = (self.number, len(self.turns), flight.sequence)
         watch = self._watch(flight)
         try:
             turn = await self._exchange(given)
@@ -140,7 +141,10 @@ class SessionLine:
             self._session = session
         if self._state.watch is not None:  # after `open`: what an adapter lays out for its agent is not the agent's
             await self._state.watch.opened(turn_label(self.number, len(self.turns)))
-        return checked_turn(await session.send(given, self._context))
+        turn, problem = without_invalid_state(await session.send(given, self._context))
+        if problem is not None:
+            self._state.note(f"this conversation can't be continued after a loss: {problem}")
+        return checked_turn(turn)
 
     async def _open(self, adapter: Adapter) -> Session:
         return await adapter.open(self._context)

@@ -163,6 +163,20 @@ def _turn(value: object) -> Turn:
     return replace(value, events=events, data=data, coverage=coverage)
 
 
+def without_invalid_state(value: object) -> tuple[object, str | None]:
+    """What came back without a session state that is none, and what is wrong with it.
+
+    It only keeps others from going on with the conversation: what the agent did is evidence all the same.
+    """
+    if type(value) is not Turn or value.session_state is None:
+        return value, None
+    try:
+        _object(value.session_state, "session_state")
+    except InvalidTurn as error:
+        return replace(value, session_state=None), str(error)
+    return value, None
+
+
 def _suite_part(value: Turn) -> Turn:
     """The turn with what only scenarios read checked and detached."""
     stop = value.stop

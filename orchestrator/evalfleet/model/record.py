@@ -22,6 +22,7 @@ class AttemptEvidence:
 
     `diagnostics` holds redacted tracebacks and author diagnostics, one text each; never shown in a report.
     `attribution` is None where no workdir was followed. `attachments` are JSON documents of the body, by name.
+    `begun_by` is the attempt that began its conversation, None when that is itself.
     """
 
     summary: AttemptSummary
@@ -31,6 +32,7 @@ class AttemptEvidence:
     judge_calls: tuple[JudgeCall, ...] = ()
     attribution: Attribution | None = None
     attachments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    begun_by: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

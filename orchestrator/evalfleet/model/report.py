@@ -184,6 +184,7 @@ class AttemptDetail:
 
     `basis` is what a grading after its own stands on, None without one; `kept_because` why it kept what stood.
     `outcome_before_cleanup` is the verdict, or the outcome of one that did not complete, that a failed cleanup hides.
+    `begun_by` is the attempt that began its conversation, None when that is itself.
     """
 
     view: AttemptView
@@ -197,6 +198,7 @@ class AttemptDetail:
     basis: Basis | None = None
     kept_because: str | None = None
     outcome_before_cleanup: str | None = None
+    begun_by: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

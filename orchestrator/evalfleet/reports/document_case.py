@@ -14,7 +14,7 @@ from evalfleet.reports import report_codes
 from evalfleet.reports.document_criteria import OF_CASE, Evaluated, criteria_by_step, first_error, list_status
 from evalfleet.reports.evidence_value import plain
 from evalfleet.reports.visible import visible
-from evalfleet.suites.matrix import case_id, turn_id
+from evalfleet.suites.matrix import case_id, step_of, thread_id, turn_id
 from evalfleet.suites.observation import observe
 
 _STATES = {CaseStatus.ERRORED: "error", CaseStatus.NOT_NEEDED: "skipped"}
@@ -35,16 +35,14 @@ class Planned:
     def step_id(self, turn: TurnRecord) -> str:
         """The step that a turn is of: the declared one, else the turn's place in its session."""
         steps: Sequence[Mapping[str, Any]] = () if self.scenario is None else self.scenario["steps"]
-        if turn.sequence < len(steps):
-            return steps[turn.sequence]["id"]
-        return f"turn/{turn.session}/{turn.index}"
+        return step_of([step["id"] for step in steps], turn.session, turn.index, turn.sequence)
 
 
 def case_entry(run: str, view: CaseView, detail: AttemptDetail | None, planned: Planned) -> dict[str, Any]:
     """The case as JSON. `run` is the one that is reported; `detail` the attempt that its status comes from."""
     made_by = run if view.carried_from is None or view.attempts else view.carried_from[0]
     identity = case_id(planned.scenario_id, view.variants, view.repetition)
-    thread = f"{made_by}:{identity}"
+    thread = _thread(made_by, detail, identity)
     known = None if view.status in _UNDECIDED else detail
     code = report_codes.report_code(view.kind, view.code)
     criteria = {} if known is None else criteria_by_step(_evaluated(view, known, planned))
@@ -70,6 +68,11 @@ def case_entry(run: str, view: CaseView, detail: AttemptDetail | None, planned: 
     if known is not None:
         entry |= _facts(view, known)
     return entry
+
+
+def _thread(run: str, detail: AttemptDetail | None, identity: str) -> str:
+    """What adapters were told as the name of the conversation; the case's own where there was none."""
+    return f"{run}:{identity}" if detail is None else thread_id(run, detail.begun_by or detail.view.attempt)
 
 
 def _steps(planned: Planned) -> int:

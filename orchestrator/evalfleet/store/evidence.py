@@ -71,6 +71,7 @@ class EvidenceReader:
             basis=None if basis is None else Basis(basis),
             kept_because=reason,
             outcome_before_cleanup=found.extra.get("outcome_before_cleanup"),
+            begun_by=found.begun_by,
         )
 
     async def inline_events(self, run: str, record: bytes) -> list[Event]:

@@ -56,6 +56,7 @@ class Decoded:
     sandbox: SandboxUse | None = None
     attribution: Attribution | None = None
     attachments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    begun_by: int | None = None
 
 
 def encode_head(evidence: AttemptEvidence) -> list[Any]:
@@ -73,6 +74,7 @@ def encode_head(evidence: AttemptEvidence) -> list[Any]:
         None if summary.sandbox is None else _sandbox(summary.sandbox),
         None if evidence.attribution is None else encode_attribution(evidence.attribution),
         dict(evidence.attachments),
+        evidence.begun_by,
     )
     last = max((at for at, part in enumerate(optional) if part), default=-1)
     return [*head, *optional[: last + 1]]
@@ -96,6 +98,7 @@ def decode(head: list[Any], events: list[list[Any]]) -> Decoded:
         sandbox=_read_sandbox(head[6]) if len(head) > 6 and head[6] else None,
         attribution=read_attribution(head[7]) if len(head) > 7 and head[7] else None,
         attachments=head[8] if len(head) > 8 else {},
+        begun_by=head[9] if len(head) > 9 else None,
     )
 
 

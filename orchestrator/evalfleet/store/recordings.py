@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from evalfleet.errors import StoreError
 from evalfleet.grading.judge_prompts import Question
@@ -29,14 +30,16 @@ _FIND = "SELECT body FROM recordings WHERE run_key = %s AND ordinal = %s"
 class Recorded:
     """What was recorded of an attempt: its evidence, when it began (seconds since the epoch), its seconds, its skip.
 
-    `questions` are those that its judge has still to answer, by the index of the assertion.
+    `questions` are those that its judge has still to answer, by the index of the assertion; `begun_by` is the attempt
+    that began its conversation.
     """
 
     evidence: Decoded
     started_at: float
     duration: float
     skip_reason: str | None
-    questions: Mapping[int, Question]
+    questions: Mapping[int, Sequence[Question]]
+    begun_by: int | None = None
 
     def as_evidence(self, attempt: int, case: Case) -> AttemptEvidence:
         """What another attempt of the case starts from; its summary holds only what was recorded of it."""
@@ -59,6 +62,7 @@ class Recorded:
             judge_calls=found.judge_calls,
             attribution=found.attribution,
             attachments=found.attachments,
+            begun_by=self.begun_by,
         )
 
 
@@ -72,7 +76,7 @@ class Recordings:
         self._evidence = EvidenceReader(artifacts)
         self._lifeline = Lifeline(url, _prepare, _PATIENCE)
 
-    async def encode(self, evidence: AttemptEvidence, questions: Mapping[int, Question]) -> bytes:
+    async def encode(self, evidence: AttemptEvidence, questions: Mapping[int, Sequence[Question]]) -> bytes:
         """The body of a recording; large ones go to the artifact store.
 
         Raises AttemptFailure of kind adapter when the evidence is no JSON, StoreError when the artifact store can't
@@ -97,21 +101,28 @@ class Recordings:
             started_at=facts[0],
             duration=facts[1],
             skip_reason=facts[2],
-            questions={
-                index: Question(recipe=recipe, text=text, material=material, choices=choices)
-                for index, recipe, text, material, choices in asked
-            },
+            questions=_questions(asked),
+            begun_by=facts[3] if len(facts) > 3 else None,
         )
 
     async def close(self) -> None:
         await self._lifeline.close()
 
 
-def _body(evidence: AttemptEvidence, questions: Mapping[int, Question]) -> bytes:
+def _questions(asked: Sequence[Sequence[Any]]) -> dict[int, list[Question]]:
+    found: dict[int, list[Question]] = {}
+    for index, recipe, text, material, choices in asked:
+        found.setdefault(index, []).append(Question(recipe=recipe, text=text, material=material, choices=choices))
+    return found
+
+
+def _body(evidence: AttemptEvidence, questions: Mapping[int, Sequence[Question]]) -> bytes:
     summary = evidence.summary
-    facts = [summary.started_at, summary.duration, summary.skip_reason]
+    facts = [summary.started_at, summary.duration, summary.skip_reason, evidence.begun_by or summary.attempt]
     streams = [[encode_event(event) for event in turn.events] for turn in evidence.turns]
-    asked = [[index, each.recipe, each.text, each.material, each.choices] for index, each in questions.items()]
+    asked = [
+        [index, each.recipe, each.text, each.material, each.choices] for index, own in questions.items() for each in own
+    ]
     return Packer().pack(to_json([facts, asked, encode_head(evidence), *streams]))
 
 

@@ -11,12 +11,15 @@ from evalfleet.assertions.match import on_broken
 from evalfleet.errors import EvalfleetError
 from evalfleet.model.suite import JudgedAssertion
 from evalfleet.suites.bounded_json import detached
-from evalfleet.suites.context import EvaluationContext, Evaluator, Evaluators
+from evalfleet.suites.context import EvaluationContext, Evaluator, Evaluators, Judgement
 from evalfleet.suites.registry import NOT_FOUND
 
 FAILED = "EVALUATOR_FAILED"
 INVALID = "EVALUATOR_RESULT_INVALID"
 UNJUDGED = "JUDGE_UNAVAILABLE"
+
+#: Why a judge's criterion inside of another one has no answer yet.
+NOT_ASKED = "judge:not-asked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +52,15 @@ async def ask_judge(
     """Ask the judge; without a judge, or without a score, the criterion can't be judged."""
     if evaluators.judge is None:
         return Answer(error_code=UNJUDGED, reason="judge:not-declared")
-    said = await evaluators.judge(assertion, material, context)
+    return ruled(assertion.minimum, await evaluators.judge(assertion, material, context))
+
+
+def ruled(minimum: float, said: Judgement) -> Answer:
+    """What a judge's word means for a criterion with this minimum."""
     if said.score is None:
         return Answer(error_code=UNJUDGED, reason=said.reason, evidence=said.evidence)
     evidence = {"score": said.score, **(said.evidence or {})}
-    return Answer(passed=said.score >= assertion.minimum, reason=said.reason, evidence=evidence)
+    return Answer(passed=said.score >= minimum, reason=said.reason, evidence=evidence)
 
 
 async def _called(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 
@@ -25,6 +25,16 @@ def combination_count(scenario: Scenario) -> int:
 def case_id(scenario_id: str, variants: Mapping[str, str], repetition: int) -> str:
     """The id of a case: what it is, not where it stands. 64 hexadecimal digits."""
     return digest({"scenarioId": scenario_id, "variants": dict(variants), "repetition": repetition})
+
+
+def thread_id(run: str, attempt: int) -> str:
+    """What a conversation is called: by the run, and the attempt that began it. One that goes on with it keeps it."""
+    return f"{run}:{attempt}"
+
+
+def step_of(steps: Sequence[str], session: int, index: int, sequence: int) -> str:
+    """The step that a turn is of: the declared one of its number in the attempt, else its place in its session."""
+    return steps[sequence] if sequence < len(steps) else f"turn/{session}/{index}"
 
 
 def turn_id(thread_id: str, step_id: str) -> str:

@@ -1,7 +1,8 @@
-"""The result of a criterion as JSON, in the names of the suite format, and what the criterion wanted. Pure."""
+"""The result of a criterion as JSON and back, in the names of the suite format; what the criterion wanted. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalfleet.model.events import MISSING
@@ -16,6 +17,28 @@ def wanted_value(outcome: SuiteOutcome) -> dict[str, Any]:
     if outcome.path is not None:
         wanted["at"] = ".".join(map(str, outcome.path)) or "the observation"
     return wanted
+
+
+def read_outcome(value: Mapping[str, Any]) -> SuiteOutcome:
+    """The result that `outcome_value` gave this JSON of."""
+    actual: Mapping[str, Any] | None = value.get("actual")
+    path: Sequence[str | int] | None = value.get("path")
+    return SuiteOutcome(
+        id=value["id"],
+        kind=value["kind"],
+        passed=value["passed"],
+        label=value.get("label"),
+        severity=Severity(value.get("severity", Severity.REQUIRED)),
+        looked=actual is not None,
+        actual=MISSING if actual is None else actual.get("value", MISSING),
+        expected=value.get("expected", MISSING),
+        operator=value.get("operator"),
+        path=None if path is None else tuple(path),
+        error_code=value.get("errorCode"),
+        reason=value.get("reason"),
+        evidence=value.get("evidence"),
+        children=tuple(map(read_outcome, value.get("children", ()))),
+    )
 
 
 def outcome_value(outcome: SuiteOutcome) -> dict[str, Any]:

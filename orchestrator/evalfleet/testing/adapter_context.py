@@ -90,6 +90,9 @@ class FakeContext:
         self.arm = "arm"
         self.case = "case"
         self.attempt = 0
+        self.thread_id = "run:0"
+        self.step_id = "turn/0/0"
+        self.turn_id = "eval.0"
         self.repetition = 0
         self.variants: Mapping[str, str] = {}
         self.seed = 0

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from evalfleet.clock import SystemClock
 from evalfleet.errors import FailureKind, StoreError
+from evalfleet.execution.job import AttemptControl
+from evalfleet.execution.judge_recorded import judge_recorded
 from evalfleet.execution.judging import Judging
 from evalfleet.grading.judge_client import HttpJudge
+from evalfleet.grading.judge_prompts import Question
 from evalfleet.grading.prices import PriceList
 from evalfleet.model.assertion import AssertionRow, Result
 from evalfleet.model.experiment import Price
 from evalfleet.model.judge import JudgeConfig, JudgeReply, JudgeRequest, Reducer
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.suite import DeclaredScenario
-from evalfleet.model.turn import Turn
+from evalfleet.model.turn import Turn, TurnInput
 from evalfleet.model.verdict import ScoreState, Style, Verdict
 from evalfleet.suites.parse import parse_suite
 from evalfleet.suites.registry import asks_judge
@@ -32,20 +36,40 @@ KEY = "sk-very-secret"
 class Court:
     """`await court(body, script, …)` runs one attempt whose judge answers by the script."""
 
-    def __init__(self, attempt: Any) -> None:
+    def __init__(self, attempt: Any, make_job: Any, make_services: Any) -> None:
         self._attempt = attempt
+        self._job = make_job
+        self._services = make_services
+        self.endpoint: Any = None
         self.bodies: list[Any] = []
         self.host = ""
         self.cache: Any = None
 
     async def __call__(self, body: Any, script: list[Scripted] = [], **options: Any) -> AttemptEvidence:  # noqa: B006
+        settings, using = options.pop("judge", {}), options.pop("using", {})
+        async with self._sitting(script, settings) as (config, judging):
+            given = {"judging": judging, "secrets": FakeSecrets({"JUDGE_KEY": KEY}), **using}
+            return await self._attempt(body, judge=config, using=given, **options)
+
+    async def judge_recorded(
+        self,
+        body: Any,
+        recorded: AttemptEvidence,
+        questions: Mapping[int, Sequence[Question]],
+        script: list[Scripted],
+    ) -> AttemptEvidence:
+        async with self._sitting(script, {}) as (config, judging):
+            job = self._job(body, judge=config, allow_no_assertions=True)
+            return await judge_recorded(job, self._services(judging=judging), recorded, questions)
+
+    @asynccontextmanager
+    async def _sitting(self, script: list[Scripted], settings: Any) -> AsyncGenerator[tuple[JudgeConfig, Judging]]:
         async with ModelEndpoint(script, otherwise=lambda _: server_error()) as endpoint:
+            self.endpoint = endpoint
             judging = Judging(SystemClock(), HttpJudge(SystemClock(), FixedRandom((0,))), self.cache)
-            settings = {"model": "judge-m", "base_url": endpoint.base_url, "api_key_env": None}
-            config = JudgeConfig(**{**settings, **options.pop("judge", {})})
-            using = {"judging": judging, "secrets": FakeSecrets({"JUDGE_KEY": KEY}), **options.pop("using", {})}
+            default = {"model": "judge-m", "base_url": endpoint.base_url, "api_key_env": None}
             try:
-                return await self._attempt(body, judge=config, using=using, **options)
+                yield JudgeConfig(**{**default, **settings}), judging
             finally:
                 await judging.close()
                 self.bodies = endpoint.bodies
@@ -53,8 +77,8 @@ class Court:
 
 
 @pytest.fixture
-async def court(attempt: Any) -> AsyncIterator[Court]:
-    yield Court(attempt)
+async def court(attempt: Any, make_job: Any, make_services: Any) -> AsyncIterator[Court]:
+    yield Court(attempt, make_job, make_services)
 
 
 def row(found: AttemptEvidence, index: int = 0) -> AssertionRow:
@@ -397,12 +421,67 @@ async def test_what_a_summary_is_held_against_is_material_and_no_question(court:
     assert "It rained all day." in str(court.bodies[0])
 
 
-async def test_a_judge_inside_of_another_criterion_is_asked_at_once(court: Court) -> None:
-    inner = {"id": "in", "kind": "judge", "path": ["reply"], "minimum": 0.5, "recipe": "closed_qa", "criterion": "?"}
-    steps = [{"id": "a", "input": {"text": "?"}, "assertions": [{"id": "not", "kind": "not", "assertion": inner}]}]
-    one = {"id": "one", "name": "One", "writePolicy": "read_only", "steps": steps}
+def of_parts(kind: str, *questions: str, more: Sequence[Any] = ()) -> DeclaredScenario:
+    """A scenario of two steps, the first of which is checked by one criterion that holds judges'."""
+    part = {"kind": "judge", "path": ["reply"], "minimum": 0.5, "recipe": "closed_qa"}
+    parts = [{**part, "id": f"part-{at}", "criterion": question} for at, question in enumerate(questions)]
+    inside: dict[str, Any] = {"assertion": parts[0]} if kind == "not" else {"assertions": [*parts, *more]}
+    steps = [{"id": "a", "input": {"text": "?"}, "assertions": [{"id": "whole", "kind": kind, **inside}]}]
+    one = {"id": "one", "name": "One", "writePolicy": "read_only"}
+    one["steps"] = [*steps, {"id": "b", "input": {"text": "!"}}]
     suite = parse_suite({"schemaVersion": 2, "id": "s", "name": "S", "scenarios": [one]})
-    declared = DeclaredScenario(suite=suite, scenario=suite.scenarios[0])
-    found = await court(declared, [ruling("no")], adapter=[Turn(reply="Clouds.")])
-    assert (found.summary.verdict, row(found).name, len(found.judge_calls)) == (Verdict.PASSED, "suite", 1)
     assert asks_judge(suite.scenarios[0])
+    return DeclaredScenario(suite=suite, scenario=suite.scenarios[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "verdict"),
+    [
+        ("not", ["no"], Verdict.PASSED),
+        ("not", ["yes"], Verdict.FAILED),
+        ("any", ["no", "yes"], Verdict.PASSED),
+        ("any", ["no", "no"], Verdict.FAILED),
+        ("all", ["yes", "yes"], Verdict.PASSED),
+        ("all", ["yes", "no"], Verdict.FAILED),
+    ],
+)
+async def test_a_judge_inside_of_another_criterion_is_asked_when_the_agent_is_done(
+    court: Court, kind: str, said: list[str], verdict: Verdict
+) -> None:
+    asked: list[int] = []
+
+    def agent(turn: TurnInput, _: Any) -> Turn:
+        asked.append(len(court.endpoint.bodies))
+        return Turn(reply="Clouds.")
+
+    declared = of_parts(kind, *(f"Question {at}?" for at in range(len(said))))
+    found = await court(declared, [ruling(word) for word in said], adapter=agent)
+    assert asked == [0, 0], "both steps were played before the judge heard of the first"
+    assert (found.summary.verdict, row(found).name, len(found.judge_calls)) == (verdict, "suite", len(said))
+    children = row(found).criterion["result"]["children"]
+    assert [child["evidence"]["score"] for child in children] == [float(word == "yes") for word in said]
+    assert [f"Question {at}?" in str(body) for at, body in enumerate(court.bodies)] == [True] * len(said)
+
+
+async def test_what_can_not_be_judged_beside_a_judge_ends_the_conversation_at_once(court: Court) -> None:
+    gone = {"id": "gone", "kind": "custom", "evaluator": "gone", "parameters": {}}
+    found = await court(of_parts("any", "?", more=[gone]), [ruling("yes")], adapter=[Turn(reply="Clouds.")])
+    assert (found.summary.verdict, len(found.turns)) == (Verdict.ERRORED, 1)
+    assert row(found).criterion["result"]["errorCode"] == "EVALUATOR_NOT_FOUND"
+
+
+async def test_parts_that_a_lost_attempt_left_open_are_answered_without_its_agent(court: Court) -> None:
+    kept: list[tuple[AttemptEvidence, Mapping[int, Sequence[Question]]]] = []
+    control = AttemptControl()
+
+    async def record(evidence: AttemptEvidence, questions: Mapping[int, Sequence[Question]]) -> None:
+        kept.append((evidence, questions))
+
+    control.record = record
+    declared = of_parts("all", "First?", "Second?")
+    await court(declared, [ruling("yes"), ruling("no")], adapter=[Turn(reply="Clouds."), Turn()], control=control)
+    ((evidence, questions),) = kept
+    assert [[each.text for each in own] for own in questions.values()] == [["First?", "Second?"]]
+    assert (evidence.assertions[0].outcome.result, evidence.assertions[0].holds) == (Result.UNAVAILABLE, None)
+    later = await court.judge_recorded(declared, evidence, questions, [ruling("yes"), ruling("yes")])
+    assert (later.summary.verdict, later.assertions[0].criterion["result"]["passed"]) == (Verdict.PASSED, True)

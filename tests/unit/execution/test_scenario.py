@@ -20,6 +20,7 @@ from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.suite import DeclaredScenario
 from evalfleet.model.turn import Stop, StopKind, Turn, TurnInput
 from evalfleet.model.verdict import Outcome, Verdict
+from evalfleet.suites.matrix import turn_id
 from evalfleet.suites.parse import parse_suite
 from evalfleet.testing.fakes import FakeAdapter
 
@@ -296,6 +297,90 @@ async def test_an_adapter_that_can_not_go_on_is_told_so_before_anything_is_sent(
     unsafe = replace(first.turns[0], session_state=None)
     evidence = await play(scenario(*THREE), Counting(), begun=(unsafe,))
     assert evidence.summary.code == "TURN_RESUME_UNSAFE"
+
+
+async def test_adapters_are_told_the_names_of_reports(play: RunAttempt) -> None:
+    told: list[tuple[str, str, str]] = []
+
+    class Telling(Counting):
+        def _next(self, turn: TurnInput, ctx: Any) -> Turn:
+            told.append((ctx.thread_id, ctx.step_id, ctx.turn_id))
+            return super()._next(turn, ctx)
+
+    (first, _) = await begun(play, Telling())
+    fresh = [("run:11", step, turn_id("run:11", step)) for step in "abc"]
+    assert (told, first.begun_by) == (fresh, None)
+    told.clear()
+    evidence = await play(scenario(*THREE), Telling(), begun=first.turns, begun_by=4)
+    assert told == [("run:4", step, turn_id("run:4", step)) for step in "bc"], "those of the attempt that began it"
+    assert evidence.begun_by == 4
+
+
+@pytest.mark.parametrize("state", [{"of": {1}}, ["a list"], {"text": object()}], ids=["set", "list", "object"])
+async def test_edge_4_a_session_state_that_is_none_keeps_the_observation_and_prevents_going_on(
+    play: RunAttempt, state: Any
+) -> None:
+    turns = [Turn(observation={"n": n}, session_state=state) for n in (1, 2, 3)]
+    recorded: list[AttemptEvidence] = []
+    control = AttemptControl()
+
+    async def record(evidence: AttemptEvidence) -> None:
+        recorded.append(evidence)
+
+    control.record_beginning = record
+    adapter = Counting()
+    adapter.answer = seeing(*turns)
+    evidence = await play(scenario(*THREE), adapter, control=control)
+    assert (evidence.summary.verdict, [turn.observation for turn in evidence.turns]) == (
+        Verdict.PASSED,
+        [{"n": 1}, {"n": 2}, {"n": 3}],
+    )
+    assert recorded == [], "nothing to go on from"
+    assert evidence.diagnostics[0].startswith("this conversation can't be continued after a loss: session_state")
+
+
+class Late(FakeAdapter):
+    """Takes its time to open a session, whatever it is told meanwhile."""
+
+    async def open(self, ctx: Any) -> Any:
+        for _ in range(3):
+            try:
+                await asyncio.sleep(0.1)
+            except asyncio.CancelledError:
+                continue
+        return await super().open(ctx)
+
+
+async def test_29_a_session_that_opens_after_its_deadline_is_closed(play: RunAttempt) -> None:
+    adapter, closed = Late(seeing({"n": 1})), asyncio.Event()
+
+    async def close() -> None:
+        closed.set()
+
+    adapter.on_close = close
+    evidence = await play(scenario({}), adapter, turn_timeout=0.05)
+    assert evidence.summary.code == "TURN_TIMEOUT"
+    await asyncio.wait_for(closed.wait(), 5)
+    assert [len(session.sent) for session in adapter.sessions] == [0], "and nothing is sent in it"
+
+
+@pytest.mark.parametrize("scope", ["scenario", "turn"])
+async def test_31_an_abort_while_criteria_are_evaluated_leaves_the_case_cancelled(play: RunAttempt, scope: str) -> None:
+    control = AttemptControl()
+
+    async def aborts(context: Any, parameters: Any) -> Any:
+        control.cancel("stopped by somebody")
+        await asyncio.sleep(60)
+
+    custom = {"id": "slow", "kind": "custom", "evaluator": "aborts", "parameters": {}}
+    late = check("late", ["n"], "equals", 1)
+    lists: dict[str, Any] = {"step": {}, "final": [custom, late]}
+    if scope == "turn":
+        lists = {"step": {"assertions": [custom, late]}, "final": []}
+    declared = scenario(lists["step"], final=lists["final"], evaluators={"aborts": aborts})
+    evidence = await play(declared, seeing({"n": 1}), control=control)
+    assert (evidence.summary.outcome, evidence.summary.kind) == (Outcome.CANCELLED, FailureKind.CANCELLED)
+    assert Result.MATCHED not in [row.outcome.result for row in evidence.assertions]
 
 
 async def test_another_input_than_the_recorded_one_is_not_taken_for_it(play: RunAttempt) -> None:

@@ -137,7 +137,7 @@ class Hostile:
         (Turn(coverage=["data"]), "coverage: must map channels"),  # type: ignore[arg-type]
         (Turn(observation=["data"]), "observation: must be a JSON object or None, not a list"),  # type: ignore[arg-type]
         (Turn(observation={"a": {1}}), "observation.a: a set is no JSON value"),
-        (Turn(session_state={"a": b""}), "session_state.a: a bytes is no JSON value"),
+        (Turn(session_state={"a": b""}), "session_state.a: a bytes is no JSON value"),  # a partial turn's
         (Turn(stop="completed"), "stop: must be a Stop, not a str"),  # type: ignore[arg-type]
         (Turn(stop=Stop("completed", "done")), "stop.kind: must be a StopKind"),  # type: ignore[arg-type]
         (Turn(stop=Stop(StopKind.SKIPPED, None)), "stop.reason: must be text"),  # type: ignore[arg-type]

@@ -240,7 +240,9 @@ async def test_a_case_of_a_declared_suite() -> None:
     )
     assert document["suite"] == CHECKOUT and document["assertions"] == results["shop"]
     entry, skipped = document["cases"]
-    thread = f"7f3k2m0q1x:{case_id('checkout', {'choose': 'long'}, 1)}"
+    assert entry["id"] == case_id("checkout", {"choose": "long"}, 1)
+    assert skipped["threadId"] == f"7f3k2m0q1x:{skipped['id']}", "nobody began its conversation"
+    thread = "7f3k2m0q1x:11"
     assert (entry["scenarioId"], entry["name"], entry["threadId"]) == ("checkout", "Checkout", thread)
     assert (entry["variants"], entry["repetition"], entry["attempt"]) == ({"choose": "long"}, 1, 1)
     assert (entry["startedAt"], entry["finishedAt"]) == ("2025-06-15T15:06:42.000Z", "2025-06-15T15:06:43.250Z")
