@@ -15,6 +15,7 @@ HOME = "EVALFLEET_HOME"
 ARTIFACTS = "EVALFLEET_ARTIFACTS"
 RAY_ADDRESS = "EVALFLEET_RAY_ADDRESS"
 FAILPOINT = "EVALFLEET_FAILPOINT"
+SANDBOX_BACKEND = "EVALFLEET_SANDBOX_BACKEND"
 JUDGE_MODEL = "EVALFLEET_JUDGE_MODEL"
 JUDGE_BASE_URL = "EVALFLEET_JUDGE_BASE_URL"
 JUDGE_API_KEY_ENV = "EVALFLEET_JUDGE_API_KEY_ENV"
@@ -25,7 +26,7 @@ _ENGINES = (
     *("CONTAINER_HOST", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "REGISTRY_AUTH_FILE"),
     *("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"),
     *("EVALFLEET_CONTAINER_ENGINE", "EVALFLEET_KUBERNETES_NAMESPACE", "EVALFLEET_KUBERNETES_RUNTIME_CLASS"),
-    "EVALFLEET_KUBERNETES_TEMPLATE",
+    *("EVALFLEET_KUBERNETES_TEMPLATE", "EVALFLEET_RELAY_IMAGE"),
 )
 _RAY_AUTHENTICATION = ("RAY_AUTH_MODE", RAY_TOKEN, "RAY_AUTH_TOKEN_PATH")
 
@@ -36,7 +37,7 @@ class Settings:
 
     `database_url` is None for the embedded server; `artifacts` an fsspec URL or a path; `failpoint` the name of
     a place where a test wants this process killed (`after_copy`, or `after_copy:3` for the third time). `judge_*`
-    are for evals and experiments that don't say which judge.
+    are for evals and experiments that don't say which judge, `sandbox_backend` for sandboxes that name none.
     """
 
     state_dir: Path
@@ -47,6 +48,7 @@ class Settings:
     judge_model: str | None = None
     judge_base_url: str | None = None
     judge_api_key_env: str | None = None
+    sandbox_backend: str | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -65,6 +67,7 @@ class Settings:
             judge_model=known.get(JUDGE_MODEL),
             judge_base_url=known.get(JUDGE_BASE_URL),
             judge_api_key_env=known.get(JUDGE_API_KEY_ENV),
+            sandbox_backend=known.get(SANDBOX_BACKEND),
         )
 
 

@@ -24,6 +24,7 @@ from evalfleet_sandboxes.bubblewrap_shell import shell_argv
 from evalfleet_sandboxes.bubblewrap_templates import Templates
 from evalfleet_sandboxes.bubblewrap_view import HOME, view_of_this_machine
 from evalfleet_sandboxes.cgroups import hierarchies
+from evalfleet_sandboxes.host_commands import SYSTEM_PATH
 from evalfleet_sandboxes.kept_environment import NAME, left_environment
 from evalfleet_sandboxes.lease import Lease, found_leases, reap_lease
 from evalfleet_sandboxes.making import close_all, made, unresolved_secrets
@@ -114,7 +115,8 @@ class BubblewrapProvider:
                     etc=EtcFolders(self._place.state, HOME),
                     places=self._place.state,
                 )
-                self._machine = Machine(templates=templates, hierarchies=await in_thread(hierarchies))
+                path = self._place.environment.get("PATH", SYSTEM_PATH)
+                self._machine = Machine(templates=templates, hierarchies=await in_thread(hierarchies), path=path)
             return self._machine
 
     async def _prepare(self, sandbox: BubblewrapSandbox) -> None:

@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar
 from evalfleet.enclosure_ports import Enclosed, Enclosure
 from evalfleet.errors import AttemptFailure, FailureKind, InfrastructureError
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.sandbox_ports import Command, CommandResult, Opening
+from evalfleet.sandbox_ports import Command, CommandResult, Inlet, Opening
 from evalfleet_sandboxes.anchored import Owner
 from evalfleet_sandboxes.blocking import in_thread
 from evalfleet_sandboxes.bubblewrap_rights import Rights
@@ -25,14 +25,20 @@ from evalfleet_sandboxes.bubblewrap_view import ENVIRONMENT, ROOM, WORKDIR
 from evalfleet_sandboxes.cgroups import Cgroup, Hierarchies
 from evalfleet_sandboxes.detached import FileExecution, Outputs, redirected
 from evalfleet_sandboxes.folder import Folder
-from evalfleet_sandboxes.host_commands import host_bash, not_started
+from evalfleet_sandboxes.host_commands import NOT_FOUND, host_bash, not_started
 from evalfleet_sandboxes.kept_environment import NAME, leave_environment
 from evalfleet_sandboxes.lease import Lease
 from evalfleet_sandboxes.listening import listen_in
 from evalfleet_sandboxes.making import bringing_files, starting_files
+from evalfleet_sandboxes.missing_programs import missing_programs, on_this_machine
 from evalfleet_sandboxes.removing import empty
 from evalfleet_sandboxes.setup_commands import set_up
 
+#: What a sandbox has of this machine, and what to do about the rest.
+_SHOWN = (
+    "which shows /usr and the running Python: install it below /usr, bring it with `files` or `setup`, "
+    "or name another backend (`local` isolates nothing)"
+)
 #: In the sandbox's directory: what is /etc inside.
 _ETC = "etc"
 
@@ -42,10 +48,11 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What a provider knows of the machine that its sandboxes are on."""
+    """What a provider knows of the machine that its sandboxes are on. `path` is where it has its programs."""
 
     templates: Templates
     hierarchies: Hierarchies
+    path: str
 
     @property
     def rights(self) -> Rights:
@@ -98,6 +105,10 @@ class BubblewrapSandbox:
         return None if self._in_memory else self._lease.root / "room/work"
 
     async def run(self, command: Command) -> CommandResult:
+        return await self._run(command, command.argv[0])
+
+    async def _run(self, command: Command, program: str) -> CommandResult:
+        """Run it; `program` is what it is really about."""
         namespaces = self._require_open()
         user = self._machine.rights.of_command(command.user, self._user)
         placed = replace(command, cwd=os.path.join(WORKDIR, command.cwd or ""), user=None)
@@ -109,6 +120,8 @@ class BubblewrapSandbox:
         except OSError as error:
             self._require_open()
             result = not_started(command, error)
+        if result.exit_code == NOT_FOUND:
+            await in_thread(self._remark, program, result.stderr)
         after = await self._oom_kills()
         return result if before is None or after is None else replace(result, oom_kills=after - before)
 
@@ -119,7 +132,7 @@ class BubblewrapSandbox:
         outputs = Outputs(self._folder_of(user, self._room, ROOM), f"executions/{identifier}")
         await in_thread(outputs.make)
         placed = redirected(command, f"{ROOM}/{outputs.name}")
-        task = asyncio.create_task(self.run(placed), name=f"{self.id} {identifier}")
+        task = asyncio.create_task(self._run(placed, command.argv[0]), name=f"{self.id} {identifier}")
         execution = FileExecution(outputs, task, command.output_limit, self._require_open)
         self._executions[identifier] = execution
         return execution
@@ -148,7 +161,7 @@ class BubblewrapSandbox:
     async def export(self, target: Path) -> None:
         await self._on_files(self._files.export, target)
 
-    async def listen(self) -> int:
+    async def listen(self) -> Inlet:
         """See `Listening.listen`."""
         async with self._listening:
             network = f"/proc/{os.getpid()}/fd/{self._require_open().network}"
@@ -212,7 +225,13 @@ class BubblewrapSandbox:
             await in_thread(self._furnish)
         if self._opening is not None:
             self._env = {**self._env, **await self._opening(self)}
-        await set_up(self._spec.setup, host_bash(), self.run)
+        before = self.notices
+        try:
+            await set_up(self._spec.setup, host_bash(), self.run)
+        except AttemptFailure as error:
+            if missed := [notice for notice in self.notices if notice not in before]:
+                raise AttemptFailure(error.kind, error.code, "\n".join([str(error), *missed])) from error
+            raise
 
     def _lay_out(self) -> None:
         """Take the lease, and make what can be made before the namespaces."""
@@ -253,6 +272,14 @@ class BubblewrapSandbox:
         if self._cgroup.folders and self._lease.held:  # else the directory and its groups are another's
             self._machine.hierarchies.remove(cgroup_name(self._lease.root))
         then()
+
+    def _remark(self, program: str, stderr: bytes) -> None:
+        """Notice each program that was not found in here and that this machine has, once."""
+        for name in missing_programs(program, stderr):
+            found = on_this_machine(name, self._machine.path)
+            if found is not None and not os.path.lexists(f"/proc/self/fd/{self._require_open().root}{found}"):
+                notice = f"program {name}: {found} is on this machine and not in a bubblewrap sandbox, {_SHOWN}"
+                self.notices = tuple(dict.fromkeys([*self.notices, notice]))
 
     async def _lose(self, why: str, oom_kills: int | None = None) -> AttemptFailure:
         """The failure of a sandbox that is good for nothing any more; what still runs in it is ended."""

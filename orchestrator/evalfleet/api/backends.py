@@ -17,9 +17,6 @@ from evalfleet.settings import engine_environment
 if TYPE_CHECKING:
     from evalfleet.planning.plan import Plan
 
-#: The backend of a sandbox of which neither eval nor experiment says one.
-DEFAULT = "local"
-
 
 class Backends:
     """One provider a backend, with its directories below the state folder. `run` is whose sandboxes it makes."""
@@ -54,7 +51,7 @@ class Backends:
 
 def backends_of(plan: Plan) -> tuple[str, ...]:
     """The names of the backends that a run of the plan makes sandboxes with."""
-    return tuple(sorted({spec.backend or DEFAULT for spec in plan.sandboxes.values() if spec is not None}))
+    return tuple(sorted({spec.backend for spec in plan.sandboxes.values() if spec is not None and spec.backend}))
 
 
 async def check_backends(names: Iterable[str], state_dir: Path, run: str) -> None:

@@ -22,7 +22,8 @@ class RunBlueprint:
     to files relative to the project. `embedded` says that the record store is the embedded server. `memory` bounds an
     attempt in a process of its own, in bytes. `judges` holds the judge of each definition that asks one; `judges_away`
     says of those whose judge did not answer before the run began what it said instead. `backends` names those of its
-    sandboxes. `conversations` says that there are scenarios of several steps, which may be continued.
+    sandboxes, `default_backend` the one of sandboxes that name none. `conversations` says that there are scenarios of
+    several steps, which may be continued.
     """
 
     run: str
@@ -44,6 +45,7 @@ class RunBlueprint:
     judges: Mapping[str, JudgeConfig] = field(default_factory=dict[str, JudgeConfig])
     judges_away: Mapping[str, str] = field(default_factory=dict[str, str])
     backends: tuple[str, ...] = ()
+    default_backend: str | None = None
     conversations: bool = False
     keep_sandbox: KeepSandbox = KeepSandbox.NONE
 

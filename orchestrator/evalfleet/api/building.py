@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from evalfleet.api.backends import DEFAULT, Backends
+from evalfleet.api.backends import Backends
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.gateways import GatewayOnDemand
 from evalfleet.api.lanes import IsolatedAttempt, LaneAttempt
@@ -25,7 +25,7 @@ from evalfleet.execution.recorded_agent import NoAgent
 from evalfleet.execution.threads import AuthorThreads
 from evalfleet.grading.prices import PriceList
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
-from evalfleet.model.sandbox import KeepSandbox
+from evalfleet.model.sandbox import DefaultBackend, KeepSandbox
 from evalfleet.planning.arm_probe import arm_settings
 from evalfleet.planning.arms import ArmPlan
 from evalfleet.planning.dataset import decode_row
@@ -96,7 +96,7 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
             settings = arm_settings(loaded, arm, project)
             adapter = factories[arm.settings.adapter].build(settings)
             arms[arm.name] = BuiltArm(
-                settings=settings, adapter=adapter, sandbox=_sandboxes(arm, adapter, backends, loaded)
+                settings=settings, adapter=adapter, sandbox=_sandboxes(arm, adapter, backends, loaded, blueprint)
             )
     git = git_tool(Path(blueprint.state_dir), spawner)
     sandbox_ledger = _sandbox_ledger(blueprint, backends)
@@ -121,13 +121,15 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
 
 
 def _sandboxes(
-    arm: ArmPlan, adapter: Adapter, backends: Backends, loaded: LoadedExperiment
+    arm: ArmPlan, adapter: Adapter, backends: Backends, loaded: LoadedExperiment, blueprint: RunBlueprint
 ) -> Callable[[EvalDefinition], tuple[SandboxProvider, SandboxSpec] | None]:
     """What gives the sandbox of an eval's attempts for this arm."""
+    default = DefaultBackend(name=blueprint.default_backend, why="the run was planned without a default")
 
     def plan(definition: EvalDefinition) -> tuple[SandboxProvider, SandboxSpec] | None:
-        spec = resolve_sandbox(arm, definition, sandboxed=adapter.sandboxed, folder=loaded.path.parent)
-        return None if spec is None else (backends.provider(spec.backend or DEFAULT), spec)
+        folder, boxed = loaded.path.parent, adapter.sandboxed
+        spec = resolve_sandbox(arm, definition, sandboxed=boxed, folder=folder, default=default)
+        return None if spec is None or spec.backend is None else (backends.provider(spec.backend), spec)
 
     return plan
 

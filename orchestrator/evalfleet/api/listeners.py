@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalfleet.model.report import RunProgress
+from evalfleet.model.sandbox import DefaultBackend
 from evalfleet.store.planned import UnfinishedRun
 
 #: Seconds for which an observer may take over one call.
@@ -30,13 +31,15 @@ class Listeners:
     """Who is called, each of which may be missing.
 
     `progress` gets the live counters about once a second, `created` the run's id as soon as it exists, `unfinished` a
-    run of the same definitions that never ended, and answers whether to go on with it.
+    run of the same definitions that never ended, and answers whether to go on with it. `default_backend` is told
+    before there is a run which backend sandboxes have that name none, if there are any.
     """
 
     progress: Callable[[RunProgress], None] | None = None
     created: Callable[[str], None] | None = None
     unfinished: Callable[[UnfinishedRun], bool] | None = None
     observer: Observer | None = None
+    default_backend: Callable[[DefaultBackend], None] | None = None
 
 
 NOBODY = Listeners()

@@ -9,12 +9,14 @@ from typing import Any
 
 from evalfleet.api.backends import backends_of
 from evalfleet.api.blueprint import RunBlueprint
+from evalfleet.api.default_backend import default_backend
 from evalfleet.api.history import load_history, parts_to_record
 from evalfleet.api.judging import default_judge
 from evalfleet.api.options import PlanOptions
 from evalfleet.api.preview import Preview
 from evalfleet.api.session import Session
 from evalfleet.model.case import Case
+from evalfleet.model.sandbox import DEFAULT_BACKEND, DefaultBackend
 from evalfleet.model.verdict import CaseStatus, RunKind, Settlement, Verdict
 from evalfleet.planning.discover import discover, find_project
 from evalfleet.planning.experiment_file import load_experiment
@@ -86,16 +88,32 @@ class Request:
         )
 
 
-async def plan_request(request: Request) -> Plan:
-    """Plan what was asked for. Raises DefinitionError with every problem found."""
+async def plan_request(request: Request, address: str | None = None, recorded: Mapping[str, Any] | None = None) -> Plan:
+    """Plan what was asked for, to be carried out here or on the cluster at `address`.
+
+    `recorded` is the lock of the run that is gone on with, whose default backend stays what it was. Raises
+    DefinitionError with every problem found.
+    """
     factories = adapter_factories()
     path = Path(request.experiment)
     loaded = load_experiment(path, request.overrides, factories, backends=sandbox_factories())
     catalog = discover(find_project(path))
     spawner = SystemSpawner()
     try:
-        judge = default_judge(Settings.from_environment())
-        tools = PlanTools(factories=factories, spawner=spawner, env=own_environment(), judge=judge)
+        settings = Settings.from_environment()
+
+        async def choose() -> DefaultBackend:
+            if recorded is not None and DEFAULT_BACKEND in recorded:
+                return DefaultBackend.from_json(recorded[DEFAULT_BACKEND])
+            return await default_backend(settings, address)
+
+        tools = PlanTools(
+            factories=factories,
+            spawner=spawner,
+            env=own_environment(),
+            judge=default_judge(settings),
+            default_backend=choose,
+        )
         narrowing = Narrowing(
             prefixes=request.prefixes,
             arms=request.arms,
@@ -110,7 +128,7 @@ async def plan_request(request: Request) -> Plan:
 async def plan(experiment: Path, prefixes: Sequence[str] = (), options: PlanOptions | None = None) -> Preview:
     """What a run would do, without writing anything. Raises DefinitionError with every problem found."""
     chosen = options or PlanOptions()
-    planned = await plan_request(Request.of(experiment, prefixes, chosen))
+    planned = await plan_request(Request.of(experiment, prefixes, chosen), Settings.from_environment().ray_address)
     session = await Session.open()
     try:
         history = await load_history(session.url, planned)
@@ -155,6 +173,7 @@ def _lock(plan: Plan, request: Request) -> dict[str, Any]:
         "descriptions": described,
         **judges,
         **({"suite_criteria": asking} if asking else {}),
+        **({} if plan.default_backend is None else {DEFAULT_BACKEND: plan.default_backend.as_json()}),
     }
 
 
@@ -203,5 +222,6 @@ def blueprint_of(plan: Plan, request: Request, run: str, settings: Settings, url
         failpoint=settings.failpoint,
         judges=plan.judges,
         backends=backends_of(plan),
+        default_backend=None if plan.default_backend is None else plan.default_backend.name,
         conversations=plan.has_conversations,
     )

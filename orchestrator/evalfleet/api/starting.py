@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -86,7 +87,9 @@ async def _start(
     async with reaching(place, settings) as venue:
         narrowed = PlanOptions(overrides=options.overrides, arms=options.arms, allow_empty=options.allow_empty)
         request = await singled_out(Request.of(experiment, prefixes, narrowed), options, settings)
-        work = _Work(await plan_request(request), request, place, venue, listeners, options.keep_sandbox)
+        plan = await plan_request(request, place.address)
+        work = _Work(plan, request, place, venue, listeners, options.keep_sandbox)
+        _tell_default(listeners, plan)
         session = await Session.open(settings)
         try:
             found = await _unfinished(session, work.plan) if kind is RunKind.SWEEP else None
@@ -115,8 +118,10 @@ async def resume(run: str, options: ResumeOptions | None = None, listeners: List
         place = _place(chosen, session.settings)
         async with reaching(place, session.settings) as venue:
             request = Request.from_json(info.lock["request"], chosen.project)
-            plan = await plan_request(replace(request, overrides={**request.overrides, **chosen.overrides}))
+            again = replace(request, overrides={**request.overrides, **chosen.overrides})
+            plan = await plan_request(again, place.address, info.lock)
             _check_unchanged(info, plan)
+            _tell_default(listeners, plan)
             if info.status is RunStatus.COMPLETED and await lacks_suite_results(session, plan, info.id):
                 await judge_suites(session, plan, info.id)
                 return RunHandle(session, info.id)
@@ -184,20 +189,37 @@ async def _go_on(session: Session, work: _Work, info: RunInfo, *, steal: bool) -
             submission = f"{info.id}-{random.bits(32):08x}"
             await _carry_out(session, work, info.id, ship(session, parcel, submission, on_progress))
     else:
-        await _check_backends(work, blueprint)
+        await _check_recorded_backends(work, blueprint, info)
         claiming = resumed_claim(info, random, steal=steal)
         await _carry_out(session, work, info.id, work.venue.carry_out(blueprint, claiming, on_progress))
 
 
 async def _carry_out(session: Session, work: _Work, run: str, carrying: Coroutine[Any, Any, None]) -> None:
-    """Carry the run out, tell its observer, if it has one, what happens from now on, and judge its suites."""
-    observer = work.listeners.observer
-    if observer is None:
+    """Carry the run out, judge its suites, and tell its observer, if it has one, what happens from now on."""
+    observer, judged = work.listeners.observer, _judged(session, work, run, carrying)
+    try:
+        if observer is None:
+            await judged
+        else:
+            async with aclosing(EventLog(session.url, run, patience=PATIENCE)) as log:
+                await observed(judged, log, observer)
+    finally:
+        carrying.close()  # a store that is away keeps it from being begun
+
+
+async def _judged(session: Session, work: _Work, run: str, carrying: Coroutine[Any, Any, None]) -> None:
+    """Carry the run out and judge its suites, also when it was drained; only a second cancellation prevents that."""
+    try:
         await carrying
-    else:
-        async with aclosing(EventLog(session.url, run, patience=PATIENCE)) as log:
-            await observed(carrying, log, observer)
+    except asyncio.CancelledError:
+        await judge_suites(session, work.plan, run)
+        raise
     await judge_suites(session, work.plan, run)
+
+
+def _tell_default(listeners: Listeners, plan: Plan) -> None:
+    if plan.default_backend is not None and listeners.default_backend is not None:
+        listeners.default_backend(plan.default_backend)
 
 
 def _tell_created(listeners: Listeners, run: str) -> None:
@@ -224,8 +246,21 @@ async def _check_backends(work: _Work, blueprint: RunBlueprint) -> None:
     if work.place.address is not None:
         return
     check_git(work.plan)
-    if blueprint.backends:
-        await check_backends(blueprint.backends, Path(blueprint.state_dir), blueprint.run)
+    default = work.plan.default_backend
+    tried = default.name if default is not None and default.tried else None
+    if names := [name for name in blueprint.backends if name != tried]:
+        await check_backends(names, Path(blueprint.state_dir), blueprint.run)
+
+
+async def _check_recorded_backends(work: _Work, blueprint: RunBlueprint, info: RunInfo) -> None:
+    """As `_check_backends`; a run goes on with the default it was planned with, even where another would be chosen."""
+    try:
+        await _check_backends(work, blueprint)
+    except ConfigurationError as error:
+        default = work.plan.default_backend
+        if default is None or default.name not in blueprint.backends:
+            raise
+        raise ConfigurationError(f"run {info.id} has the default sandbox backend {default.name}: {error}") from error
 
 
 def _place(options: SubmitOptions | ResumeOptions, settings: Settings) -> Place:

@@ -15,9 +15,10 @@ from typing import Any
 
 from evalfleet import processes
 from evalfleet.api.backends import backend_faults
+from evalfleet.api.default_backend import ISOLATING, NOT_ISOLATING, chosen
 from evalfleet.errors import ConfigurationError, EvalfleetError, describe
 from evalfleet.plugins import adapter_factories
-from evalfleet.settings import Settings
+from evalfleet.settings import SANDBOX_BACKEND, Settings
 from evalfleet.store.connection import connect, place
 from evalfleet.store.opening import open_store
 
@@ -55,8 +56,10 @@ async def checks(settings: Settings) -> AsyncIterator[Check]:
     yield await check_git()
     yield await check_user_namespaces()
     yield check_plugins("adapters", adapter_factories())
-    for name, fault in (await backend_faults(settings.state_dir)).items():
+    faults = await backend_faults(settings.state_dir)
+    for name, fault in faults.items():
         yield check_backend(name, fault)
+    yield check_default_backend(settings, faults)
     yield await check_record_store(settings)
 
 
@@ -140,6 +143,24 @@ def check_backend(name: str, fault: str | None) -> Check:
     if fault is None:
         return Check(f"sandbox {name}", Health.GOOD, "works here")
     return Check(f"sandbox {name}", Health.WARNING, fault, f"until then no experiment can say `backend: {name}` here")
+
+
+def check_default_backend(settings: Settings, faults: Mapping[str, str | None]) -> Check:
+    """What sandboxes get that name no backend, and whether that isolates anything. `faults` is of each backend."""
+    name = "default sandbox backend"
+    if settings.sandbox_backend is None and settings.ray_address is not None:
+        found = f"none: runs go to {settings.ray_address}, and what works on its workers can't be told from here"
+        return Check(name, Health.WARNING, found, f"name sandbox.backend in experiments, or set {SANDBOX_BACKEND}")
+    try:
+        default = chosen(faults, settings.sandbox_backend)
+    except ConfigurationError as error:
+        return Check(name, Health.BAD, str(error), f"correct {SANDBOX_BACKEND}, or unset it")
+    found = f"{default.name}: {default.why}"
+    if default.name is not None and faults.get(default.name) is not None:
+        return Check(name, Health.WARNING, f"{found}, but that does not work here", "mend it, or set another")
+    if default.name != NOT_ISOLATING:
+        return Check(name, Health.GOOD, found)
+    return Check(name, Health.WARNING, found, f"make {ISOLATING} work here, or name another backend in experiments")
 
 
 async def check_record_store(settings: Settings) -> Check:

@@ -10,6 +10,7 @@ from typing import Any
 from evalfleet.api.preview import Preview
 from evalfleet.planning.plan import Plan
 from evalfleet.planning.reuse import Action, ActionKind
+from evalfleet.reports.backend_lines import default_backend_line
 from evalfleet.reports.figures import count, counted, money
 from evalfleet.reports.judge_lines import judge_line
 from evalfleet.reports.tables import columns
@@ -44,7 +45,9 @@ def plan_lines(preview: Preview, counts: ActionCounts) -> list[str]:
     factors = " × ".join(counted(size, noun) for size, noun in sizes)
     head = f"{experiment.name} · {counted(plan.total, 'case')} = {factors} · {plan.style.value}-style"
     rows = _arm_rows(plan, counts)
-    more = [*_judges(plan), *_datasets(plan), *(visible_line(f"warning: {each}") for each in plan.warnings)]
+    default = plan.default_backend
+    backend = [] if default is None else [default_backend_line(default)]
+    more = [*backend, *_judges(plan), *_datasets(plan), *(visible_line(f"warning: {each}") for each in plan.warnings)]
     return [head, "", *columns(HEADERS, rows), "", *_cost(preview, counts), *_why(counts), *more]
 
 
@@ -75,6 +78,7 @@ def plan_value(preview: Preview, counts: ActionCounts) -> dict[str, Any]:
             {"arm": arm, "action": kind.value, "reason": reason, "cases": cases}
             for (arm, kind, reason), cases in counts.reasons.most_common()
         ],
+        "default_backend": None if plan.default_backend is None else plan.default_backend.as_json(),
         "judges": [use.as_json() for use in plan.judge_uses],
         "warnings": [asdict(each) for each in plan.warnings],
         "datasets": [{"uri": each.uri, "sha256": each.sha256, "rows": each.rows} for each in plan.datasets],

@@ -200,7 +200,11 @@ _SANDBOX_PLANS = CodeTable(
         ErrorCode("SANDBOX_BACKEND_CONFLICT", "arm and eval name different backends", "leave one"),
         ErrorCode("SANDBOX_BUILD_MISSING", "the folder that an image is to be built from has no Dockerfile"),
         ErrorCode("SANDBOX_TEMPLATE_CONFLICT", "arm and eval together name more than one image or build", "leave one"),
-        ErrorCode("SANDBOX_TEMPLATE_MISSING", "neither names the image, or the build of one, that the backend needs"),
+        ErrorCode(
+            "SANDBOX_TEMPLATE_MISSING",
+            "neither names the image, or the build of one, that the backend needs; or the backend, where there is no "
+            "default that will do",
+        ),
         ErrorCode("INVALID_CRITERIA", "declared criteria match no file, or lie outside of the project"),
         ErrorCode(
             "CRITERIA_VISIBLE",

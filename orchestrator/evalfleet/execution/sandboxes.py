@@ -51,9 +51,7 @@ async def open_sandbox(state: AttemptState) -> None:
             raise AttemptEnded
         if job.recorded is None:
             _look_after(sandbox, state)
-        if isinstance(sandbox, Unenforced):
-            for notice in sandbox.notices:
-                state.note(f"sandbox: {notice}")
+        _note(sandbox, state)
         if job.definition.fixture is not None and spec.files is None:
             visible = await asyncio.to_thread(lambda: list(_visible(job, job.definition.fixture or job.folder)))
             for path, target in visible:
@@ -71,6 +69,7 @@ async def last_look(state: AttemptState) -> None:
         state.probe.stop(state.services.threads)
     if state.sandbox is None or state.broken_off is not None:
         return
+    _note(state.sandbox, state)
     with boundary(FailureKind.SANDBOX, "SANDBOX_FAILED"):
         try:
             await state.sandbox.probe()
@@ -108,6 +107,12 @@ async def _leave(stay: SandboxStay, state: AttemptState, keep: bool) -> None:
     else:
         lost = state.failure is not None and state.failure.code == "SANDBOX_LOST"
         await stay.end(SandboxState.LOST if lost else SandboxState.GONE)
+
+
+def _note(sandbox: Sandbox, state: AttemptState) -> None:
+    """Keep what the sandbox has noticed and is not kept yet: some of it shows only when it is used."""
+    for notice in sandbox.notices if isinstance(sandbox, Unenforced) else ():
+        state.note_once(f"sandbox: {notice}")
 
 
 def _look_after(sandbox: Sandbox, state: AttemptState) -> None:

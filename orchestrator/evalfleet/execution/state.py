@@ -256,6 +256,11 @@ class AttemptState:
         else:
             self._unkept += 1
 
+    def note_once(self, text: str) -> None:
+        """As `note`, unless it is kept already."""
+        if safe(text, self.secrets.values, DIAGNOSTIC_LIMIT) not in self._diagnostics:
+            self.note(text)
+
     def diagnostics(self) -> tuple[str, ...]:
         """What was noted. Secrets that were resolved only later are replaced here too."""
         lines = tuple(safe(text, self.secrets.values, DIAGNOSTIC_LIMIT) for text in self._diagnostics)

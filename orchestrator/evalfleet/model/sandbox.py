@@ -1,9 +1,14 @@
-"""What is recorded of sandboxes: how long an attempt had one, and the rows of those that outlive their maker."""
+"""What is recorded of sandboxes: the default backend, how long an attempt had one, those that outlive their maker."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
+
+#: Where a run's lock keeps its default backend.
+DEFAULT_BACKEND = "default_backend"
 
 
 class KeepSandbox(StrEnum):
@@ -22,6 +27,29 @@ class SandboxState(StrEnum):
     GONE = "gone"
     KEPT = "kept"
     LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultBackend:
+    """The backend of a run's sandboxes for which nobody names one, and why it is that one.
+
+    `name` is None where it can't be told. `tried` says that it was just seen to work on this machine, `recorded` that
+    it is the one of a run that was planned before, maybe elsewhere.
+    """
+
+    name: str | None
+    why: str
+    tried: bool = False
+    recorded: bool = False
+
+    def as_json(self) -> dict[str, str | None]:
+        """What a run keeps of it."""
+        return {"name": self.name, "why": self.why}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> DefaultBackend:
+        """What a run kept."""
+        return cls(name=value["name"], why=value["why"], recorded=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

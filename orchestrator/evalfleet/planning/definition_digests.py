@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from evalfleet.model.canonical import digest
 from evalfleet.model.experiment import Experiment
+from evalfleet.model.sandbox import DefaultBackend
 from evalfleet.planning.arm_probe import PlannedArm
 from evalfleet.planning.fingerprint import FingerprintParts
 from evalfleet.planning.select import Narrowing
@@ -26,6 +27,7 @@ def definition_digests(
     arms: Sequence[PlannedArm],
     evals: Mapping[str, FingerprintParts],
     datasets: Sequence[DatasetRecord],
+    default: DefaultBackend | None = None,
 ) -> dict[str, str]:
     """Digest by name: `arms.small.model`, `eval weather/brooklyn source`, `dataset data/sql.jsonl`."""
     result = dict(_experiment(experiment))
@@ -38,6 +40,8 @@ def definition_digests(
     for name, parts in evals.items():
         result |= {f"eval {name} {field}": value for field, value in parts.fields.items()}
     result |= {f"dataset {record.uri}": record.sha256 for record in datasets}
+    if default is not None:  # else an unfinished run could be gone on with in another kind of sandbox
+        result["default sandbox backend"] = digest(default.name)
     return result
 
 

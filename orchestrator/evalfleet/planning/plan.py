@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from evalfleet.model.case import Case
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
 from evalfleet.model.experiment import Experiment, JudgeLayer
 from evalfleet.model.judge import JudgeConfig
+from evalfleet.model.sandbox import DefaultBackend
 from evalfleet.model.suite import DeclaredScenario, Suite
 from evalfleet.model.verdict import Style
 from evalfleet.planning.arm_probe import ArmProbe, PlannedArm
@@ -29,7 +30,7 @@ from evalfleet.planning.fingerprint import FingerprintParts, eval_parts, sandbox
 from evalfleet.planning.judge_plan import resolve_judge
 from evalfleet.planning.lock import Commands, project_lock
 from evalfleet.planning.reuse import Action, History, reuse
-from evalfleet.planning.sandbox_plan import SandboxFault, resolve_sandbox
+from evalfleet.planning.sandbox_plan import SandboxFault, names_no_backend, resolve_sandbox
 from evalfleet.planning.select import Narrowing, Selector
 from evalfleet.planning.selected import DatasetRecord, Scan, SelectedEvals, scan
 from evalfleet.planning.sources import Sources, source_roots
@@ -46,6 +47,7 @@ class PlanTools:
     """What planning reaches the outside with. `env` is the environment of commands it runs.
 
     `kept_bytes` of dataset rows stay in memory as long as the plan; the rest waits in a temporary file.
+    `default_backend` is asked once, and only if there is a sandbox for which nobody names a backend.
     """
 
     factories: Mapping[str, AdapterFactory]
@@ -53,6 +55,7 @@ class PlanTools:
     env: Mapping[str, str]
     kept_bytes: int = 64 << 20
     judge: JudgeLayer = field(default_factory=JudgeLayer)
+    default_backend: Callable[[], Awaitable[DefaultBackend]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +63,7 @@ class Plan:
     """The frozen denominator of a run, and all that a run records about where it came from.
 
     `sandboxes` holds the resolved sandbox by arm name and definition id (None for a direct agent), `judges` the judge
-    of each definition that asks one; `digests` name
+    of each definition that asks one; `default_backend` is None where all sandboxes name theirs; `digests` name
     each part of the definition, `digest` is over them; `lock` is JSON.
     """
 
@@ -80,6 +83,7 @@ class Plan:
     judge_uses: tuple[JudgeUse, ...]
     warnings: tuple[Problem, ...]
     sandbox_parts: Mapping[tuple[str, str], FingerprintParts]
+    default_backend: DefaultBackend | None = None
 
     @property
     def digest(self) -> str:
@@ -176,6 +180,7 @@ class _Planner:
         self._allow_empty = allow_empty
         self._kept_bytes = tools.kept_bytes
         self._default_judge = tools.judge
+        self._choose_backend = tools.default_backend
         self._problems: list[Problem] = []
         self._commands = Commands(spawner=tools.spawner, env=tools.env, folder=catalog.project)
         self._sources = Sources(catalog.project, source_roots(catalog.project))
@@ -185,7 +190,7 @@ class _Planner:
         arms, problems = await self._probe.arms(self._narrowing.arms)
         self._problems += problems
         selector = Selector(self._loaded.experiment.evals, self._narrowing)
-        project = self._catalog.project
+        project, loaded = self._catalog.project, self._loaded
         found = await asyncio.to_thread(self._scan, selector)
         self._problems += found.problems
         self._check_size(len(found.evals), len(arms))
@@ -193,7 +198,8 @@ class _Planner:
         self._check_selection(selector, selected, found.evals)
         self._check_evaluators(selected)
         criteria = self._criteria(selected)
-        sandboxes = self._sandboxes(arms, selected, criteria)
+        default = await self._default_backend(arms, selected)
+        sandboxes = self._sandboxes(arms, selected, criteria, default)
         judges = {name: judge for name, judge in map(self._judge, selected) if judge is not None}
         uses, problems = judge_uses(judges.values(), self._loaded.path.resolve().parent)
         self._problems += problems
@@ -213,14 +219,23 @@ class _Planner:
             sandboxes=sandboxes,
             datasets=found.datasets,
             evals=found.evals,
-            digests=definition_digests(self._loaded.experiment, self._narrowing, arms, parts, found.datasets),
+            digests=definition_digests(loaded.experiment, self._narrowing, arms, parts, found.datasets, default),
             lock=await project_lock(self._commands),
             eval_parts=parts,
             judges=judges,
             judge_uses=uses,
             warnings=self._warnings(selector),
             sandbox_parts={pair: self._sandbox_parts(spec) for pair, spec in sandboxes.items()},
+            default_backend=default,
         )
+
+    async def _default_backend(
+        self, arms: tuple[PlannedArm, ...], selected: tuple[EvalDefinition, ...]
+    ) -> DefaultBackend | None:
+        """What sandboxes get for which nobody names a backend, None when there are none."""
+        boxed = [arm.plan for arm in arms if arm.sandboxed]
+        needed = any(names_no_backend(arm, definition) for arm in boxed for definition in selected)
+        return await self._choose_backend() if needed and self._choose_backend is not None else None
 
     def _scan(self, selector: Selector) -> Scan:
         definitions, problems = select_scenarios(self._catalog.definitions, selector.selection)
@@ -299,13 +314,15 @@ class _Planner:
         arms: tuple[PlannedArm, ...],
         selected: tuple[EvalDefinition, ...],
         criteria: Mapping[str, tuple[Path, ...]],
+        default: DefaultBackend | None,
     ) -> dict[tuple[str, str], SandboxSpec | None]:
         result: dict[tuple[str, str], SandboxSpec | None] = {}
         folder = self._loaded.path.resolve().parent
         for arm in arms:
             for definition in selected:
                 try:
-                    spec = resolve_sandbox(arm.plan, definition, sandboxed=arm.sandboxed, folder=folder)
+                    boxed = arm.sandboxed
+                    spec = resolve_sandbox(arm.plan, definition, sandboxed=boxed, folder=folder, default=default)
                 except SandboxFault as fault:
                     self._problems.append(_at(definition, fault.code, str(fault)))
                     continue

@@ -1,7 +1,7 @@
 """Who brings the sandbox of a Case: exactly one of Eval and Experiment brings its template. Pure.
 
 A template is an image, by its name or by the folder that it is built from; with a backend that has no images (`local`,
-`bubblewrap`) the backend itself is one.
+`bubblewrap`) the backend itself is one. Where nobody names a backend it is the run's default.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from evalfleet.model.definition import EvalDefinition, Resources, SandboxSpec
 from evalfleet.model.experiment import SandboxLayer
+from evalfleet.model.sandbox import DefaultBackend
 from evalfleet.planning.arms import ArmPlan
 
 #: Backends that run on the host's own file system.
@@ -25,17 +26,24 @@ class SandboxFault(ValueError):
         super().__init__(message)
 
 
-def resolve_sandbox(arm: ArmPlan, definition: EvalDefinition, *, sandboxed: bool, folder: Path) -> SandboxSpec | None:
+def names_no_backend(arm: ArmPlan, definition: EvalDefinition) -> bool:
+    """Whether a sandbox of this arm for this eval would have the default backend."""
+    own = definition.sandbox or SandboxSpec()
+    return not (_layer(arm).backend or own.backend)
+
+
+def resolve_sandbox(
+    arm: ArmPlan, definition: EvalDefinition, *, sandboxed: bool, folder: Path, default: DefaultBackend | None
+) -> SandboxSpec | None:
     """The sandbox of the arm's Cases of this eval, None for a direct agent.
 
-    `folder` is what the experiment's paths start from; `files` and `build` of the result are absolute. Raises
-    SandboxFault.
+    `folder` is what the experiment's paths start from; `files` and `build` of the result are absolute, and its
+    `backend` is always named, be it the `default` of the run. Raises SandboxFault.
     """
     if not sandboxed:
         return _direct(arm, definition)
-    layer = (arm.settings.sandbox or SandboxLayer()).over(arm.layer)
-    own = definition.sandbox or SandboxSpec()
-    backend = _backend(arm, definition, layer, own)
+    layer, own = _layer(arm), definition.sandbox or SandboxSpec()
+    backend = _backend(arm, definition, layer, own) or _default(arm, definition, layer, own, default)
     _check_template(arm, definition, layer, own, backend)
     if own.files and layer.files:
         raise SandboxFault("SANDBOX_FILES_CONFLICT", f"{_pair(arm, definition)}: both bring starting files")
@@ -54,6 +62,10 @@ def resolve_sandbox(arm: ArmPlan, definition: EvalDefinition, *, sandboxed: bool
     )
 
 
+def _layer(arm: ArmPlan) -> SandboxLayer:
+    return (arm.settings.sandbox or SandboxLayer()).over(arm.layer)
+
+
 def _direct(arm: ArmPlan, definition: EvalDefinition) -> None:
     owner = definition.id if definition.sandbox is not None else arm.base if arm.settings.sandbox is not None else None
     if owner is not None:
@@ -61,15 +73,26 @@ def _direct(arm: ArmPlan, definition: EvalDefinition) -> None:
         raise SandboxFault("SANDBOX_UNEXPECTED", message)
 
 
-def _backend(arm: ArmPlan, definition: EvalDefinition, layer: SandboxLayer, own: SandboxSpec) -> str:
+def _backend(arm: ArmPlan, definition: EvalDefinition, layer: SandboxLayer, own: SandboxSpec) -> str | None:
     if layer.backend and own.backend and layer.backend != own.backend:
         message = f"{_pair(arm, definition)}: the experiment says {layer.backend!r}, the eval {own.backend!r}"
         raise SandboxFault("SANDBOX_BACKEND_CONFLICT", message)
-    backend = layer.backend or own.backend
-    if backend is None:
-        message = f"{_pair(arm, definition)}: neither says which sandbox backend; set sandbox.backend in the experiment"
+    return layer.backend or own.backend
+
+
+def _default(
+    arm: ArmPlan, definition: EvalDefinition, layer: SandboxLayer, own: SandboxSpec, default: DefaultBackend | None
+) -> str:
+    """The default backend. One without images is no choice where an image is asked for: something else would run."""
+    says = f"{_pair(arm, definition)}: neither says which sandbox backend"
+    if default is None or default.name is None:
+        why = "" if default is None else f", and {default.why}"
+        raise SandboxFault("SANDBOX_TEMPLATE_MISSING", f"{says}{why}; set sandbox.backend in the experiment")
+    if default.name in WITHOUT_IMAGES and (template := _template(layer) or _template(own)):
+        what = f"{says}, and the default, {default.name!r}, has no images, but {template!r} is asked for"
+        message = f"{what}; set sandbox.backend to one that has, such as 'container'"
         raise SandboxFault("SANDBOX_TEMPLATE_MISSING", message)
-    return backend
+    return default.name
 
 
 def _check_template(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 
 from evalfleet.errors import DefinitionError, Problem
 from evalfleet.model.case import Case
+from evalfleet.model.sandbox import DefaultBackend
 from evalfleet.model.verdict import CaseStatus, Style
 from evalfleet.planning.definition_digests import changed_definition
 from evalfleet.planning.discover import discover
@@ -59,11 +60,14 @@ async def plan(
     *,
     allow_empty: bool = False,
     kept_bytes: int = 1 << 20,
+    default_backend: Callable[[], Awaitable[DefaultBackend]] | None = None,
 ) -> Plan:
     write(project, {"experiment.yaml": experiment})
     known = factories(project)
     loaded = load_experiment(project / "experiment.yaml", {}, known)
-    tools = PlanTools(factories=known, spawner=SystemSpawner(), env=ENV, kept_bytes=kept_bytes)
+    tools = PlanTools(
+        factories=known, spawner=SystemSpawner(), env=ENV, kept_bytes=kept_bytes, default_backend=default_backend
+    )
     return await make_plan(loaded, discover(project), tools, narrowing, allow_empty=allow_empty)
 
 
@@ -463,6 +467,32 @@ async def test_sandboxes_are_resolved_for_every_pair(project: Path) -> None:
     after = await plan(project, experiment)
     case = next(after.cases())
     assert after.parts(case).changed(before.parts(case).fields) == ("sandbox",)
+
+
+async def test_the_default_backend_is_asked_for_once_and_only_if_it_is_needed(project: Path) -> None:
+    asked: list[str] = []
+
+    def tools(name: str) -> Any:
+        async def choose() -> DefaultBackend:
+            asked.append(name)
+            return DefaultBackend(name=name, why="because")
+
+        return choose
+
+    named = await plan(project, BOXED + "sandbox: {backend: bubblewrap}\n", default_backend=tools("bubblewrap"))
+    direct = await plan(project, default_backend=tools("bubblewrap"))
+    assert (asked, named.default_backend, direct.default_backend) == ([], None, None)
+    isolated = await plan(project, BOXED, default_backend=tools("bubblewrap"))
+    open_ = await plan(project, BOXED, default_backend=tools("local"))
+    assert asked == ["bubblewrap", "local"]
+    assert {spec.backend for spec in isolated.sandboxes.values() if spec is not None} == {"bubblewrap"}
+    assert isolated.default_backend == DefaultBackend(name="bubblewrap", why="because")
+    # one that is named and one that is chosen may share results; an unfinished run in another kind of sandbox goes on
+    # in that kind, so it is none of the same definitions
+    assert [case.fingerprint for case in isolated.cases()] == [case.fingerprint for case in named.cases()]
+    case = next(isolated.cases())
+    assert isolated.parts(case).changed(open_.parts(case).fields) == ("sandbox",)
+    assert changed_definition(isolated.digests, open_.digests) == ("default sandbox backend",)
 
 
 async def test_a_fixture_counts_by_content(project: Path) -> None:

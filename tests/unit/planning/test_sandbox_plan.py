@@ -10,8 +10,10 @@ import pytest
 
 from evalfleet.model.definition import EvalDefinition, Resources, SandboxSpec, SourcePlace
 from evalfleet.model.experiment import Arm, SandboxLayer
+from evalfleet.model.sandbox import DefaultBackend
 from evalfleet.planning.arms import ArmPlan
-from evalfleet.planning.sandbox_plan import SandboxFault, resolve_sandbox
+from evalfleet.planning.fingerprint import sandbox_parts
+from evalfleet.planning.sandbox_plan import SandboxFault, names_no_backend, resolve_sandbox
 
 FOLDER = Path("/experiment")
 PLACE = SourcePlace(file=Path("/project/evals/x.eval.py"), line=3)
@@ -27,10 +29,11 @@ def resolve(
     arm: SandboxLayer | None = None,
     *,
     sandboxed: bool = True,
+    default: DefaultBackend | None = None,
 ) -> SandboxSpec | None:
     plan = ArmPlan(name="mine", base="mine", settings=Arm(adapter="x", sandbox=arm), varied={}, layer=experiment)
     definition = EvalDefinition(body=lambda t: None, id="x", sandbox=spec, place=PLACE)
-    return resolve_sandbox(plan, definition, sandboxed=sandboxed, folder=FOLDER)
+    return resolve_sandbox(plan, definition, sandboxed=sandboxed, folder=FOLDER, default=default)
 
 
 IMAGE = SandboxSpec(image="python:3.12")
@@ -133,3 +136,68 @@ def test_a_folder_to_build_an_image_from_is_a_template() -> None:
     assert own is not None and experiments is not None
     assert (own.build, own.setup) == ("/project/evals/image", ("own", "below"))
     assert (experiments.build, experiments.setup) == ("/experiment/image", ("below", "own"))
+
+
+def default(name: str | None) -> DefaultBackend:
+    return DefaultBackend(name=name, why="the cluster does not say")
+
+
+@pytest.mark.parametrize(
+    ("eval_layer", "experiment", "arm", "chosen", "backend"),
+    [
+        (None, None, None, "bubblewrap", "bubblewrap"),
+        (None, None, None, "local", "local"),
+        (SandboxSpec(files="fixture"), layer(network="open"), None, "bubblewrap", "bubblewrap"),
+        (None, LOCAL, None, "bubblewrap", "local"),
+        (SandboxSpec(backend="local"), None, None, "bubblewrap", "local"),
+        (None, CONTAINER, layer(backend="bubblewrap"), "local", "bubblewrap"),
+        (IMAGE, CONTAINER, None, "bubblewrap", "container"),
+        (IMAGE, None, None, "container", "container"),
+    ],
+)
+def test_the_default_is_for_sandboxes_for_which_nobody_names_a_backend(
+    eval_layer: SandboxSpec | None,
+    experiment: SandboxLayer | None,
+    arm: SandboxLayer | None,
+    chosen: str,
+    backend: str,
+) -> None:
+    resolved = resolve(eval_layer, experiment, arm, default=default(chosen))
+    assert resolved is not None
+    assert resolved.backend == backend
+    plan = ArmPlan(name="mine", base="mine", settings=Arm(adapter="x", sandbox=arm), varied={}, layer=experiment)
+    asked = names_no_backend(plan, EvalDefinition(body=lambda t: None, id="x", sandbox=eval_layer))
+    assert asked == (resolve_without(eval_layer, experiment, arm) is None)
+
+
+def resolve_without(*layers: Any) -> SandboxSpec | None:
+    """As it is resolved where nothing is the default, None where that is refused."""
+    try:
+        return resolve(*layers)
+    except SandboxFault:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("eval_layer", "chosen", "says"),
+    [
+        (IMAGE, "bubblewrap", "the default, 'bubblewrap', has no images, but 'python:3.12' is asked for; set sandbox."),
+        (SandboxSpec(build="folder"), "local", "the default, 'local', has no images, but 'folder' is asked for"),
+        (None, "container", "neither brings an image or a build for the backend 'container'"),
+        (None, None, "which sandbox backend, and the cluster does not say; set sandbox.backend in the experiment"),
+    ],
+)
+def test_a_default_that_does_not_do_is_refused(eval_layer: SandboxSpec | None, chosen: str | None, says: str) -> None:
+    with pytest.raises(SandboxFault) as caught:
+        resolve(eval_layer, default=default(chosen))
+    assert caught.value.code == "SANDBOX_TEMPLATE_MISSING"
+    assert says in str(caught.value)
+
+
+def test_a_backend_that_is_named_and_the_default_of_that_name_have_one_fingerprint() -> None:
+    def fields(spec: SandboxSpec | None) -> Any:
+        return sandbox_parts(spec, {}, {}).fields
+
+    named = fields(resolve(None, layer(backend="bubblewrap")))
+    assert fields(resolve(default=default("bubblewrap"))) == named
+    assert fields(resolve(default=default("local"))) != named

@@ -15,6 +15,7 @@ from evalfleet.cli.outcome import conclude
 from evalfleet.cli.progress import ProgressDisplay
 from evalfleet.cli.warmth import why_not_joined
 from evalfleet.model.verdict import CaseStatus
+from evalfleet.reports.backend_lines import default_backend_line
 from evalfleet.reports.exit_code import ExitCode
 
 REOPENED = (CaseStatus.ERRORED, CaseStatus.FAILED, CaseStatus.BLOCKED)
@@ -46,7 +47,11 @@ async def _resume(application: Application, run: str, chosen: ResumeOptions) -> 
     for line in why_not_joined(chosen.address, inline=chosen.inline):
         application.note(line)
     with ProgressDisplay(hidden=application.json) as display:
-        listeners = Listeners(progress=display.update, observer=application.observer())
+        listeners = Listeners(
+            progress=display.update,
+            observer=application.observer(),
+            default_backend=lambda default: application.note(default_backend_line(default)),
+        )
         handle = await application.api.resume(run, chosen, listeners)
     async with handle:
         return await conclude(application, handle)

@@ -14,7 +14,9 @@ from evalfleet.cli.cases import find_case
 from evalfleet.cli.listing import attempt_lines, case_lines
 from evalfleet.cli.surface import RunHandle
 from evalfleet.model.report import CaseView
+from evalfleet.model.sandbox import DEFAULT_BACKEND
 from evalfleet.model.verdict import CaseStatus
+from evalfleet.reports.backend_lines import default_backend_line, default_backend_of
 from evalfleet.reports.divergence import first_divergence
 from evalfleet.reports.divergence_lines import divergence_lines, divergence_value
 from evalfleet.reports.evidence_value import detail_value
@@ -116,6 +118,13 @@ async def _list(application: Application, run: RunHandle, chosen: _Chosen) -> No
         return
     async for line in case_lines(cases):
         application.lines([line])
+    application.lines(await _default_backend(run))
+
+
+async def _default_backend(run: RunHandle) -> list[str]:
+    """Which backend was chosen for sandboxes that name none, and why; nothing in a run without such."""
+    default = default_backend_of(await run.info())
+    return [] if default is None else [default_backend_line(default)]
 
 
 async def _one(application: Application, run: RunHandle, case: CaseView, chosen: _Chosen) -> None:
@@ -131,11 +140,15 @@ async def _one(application: Application, run: RunHandle, case: CaseView, chosen:
     if application.json:
         shown = None if detail is None else detail_value(detail)
         listed = [attempt_value(view) for view in attempts]
-        application.value({"case": case_value(case, text=True), "attempts": listed, "attempt": shown})
+        default = default_backend_of(await run.info())
+        backend = {} if default is None else {DEFAULT_BACKEND: default.as_json()}
+        application.value({"case": case_value(case, text=True), "attempts": listed, "attempt": shown, **backend})
         return
     if detail is None:
         application.lines(render_case(case))
         return
     application.lines(render_transcript(case, detail, chosen.parts))
+    if detail.sandbox is not None:
+        application.lines(await _default_backend(run))
     if len(attempts) > 1:
         application.lines(["", *attempt_lines(attempts)])

@@ -19,6 +19,7 @@ from evalfleet.cli.unfinished import UnfinishedChoice
 from evalfleet.cli.warmth import why_not_joined
 from evalfleet.errors import DefinitionError
 from evalfleet.model.verdict import RunStatus
+from evalfleet.reports.backend_lines import default_backend_line
 from evalfleet.reports.exit_code import ExitCode
 
 
@@ -99,7 +100,11 @@ async def _run(
         ProgressDisplay(hidden=application.json) as display,
     ):
         listeners = Listeners(
-            progress=display.update, created=created, unfinished=unfinished, observer=application.observer()
+            progress=display.update,
+            created=created,
+            unfinished=unfinished,
+            observer=application.observer(),
+            default_backend=lambda default: unfinished.lines.append(default_backend_line(default)),
         )
         run = await application.api.submit(experiment, prefixes, chosen, listeners)
     async with run:

@@ -7,10 +7,12 @@ from typing import Any
 
 import click
 
+from evalfleet.api.listeners import Listeners
 from evalfleet.api.options import CaseFilter, SubmitOptions
 from evalfleet.cli import options
 from evalfleet.cli.application import Application, pass_application
 from evalfleet.cli.surface import RunHandle
+from evalfleet.reports.backend_lines import default_backend_line
 from evalfleet.reports.evidence_value import detail_value
 from evalfleet.reports.exit_code import ExitCode, exit_code
 from evalfleet.reports.json_report import case_value, report_value
@@ -45,7 +47,8 @@ async def _try(
     chosen: SubmitOptions,
     parts: TranscriptParts,
 ) -> ExitCode:
-    async with await application.api.try_(experiment, prefixes, chosen) as run:
+    listeners = Listeners(default_backend=lambda default: application.note(default_backend_line(default)))
+    async with await application.api.try_(experiment, prefixes, chosen, listeners) as run:
         if application.json:
             await _print_values(application, run)
         else:
