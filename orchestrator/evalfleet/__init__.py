@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from evalfleet.taskpacks.assignment import Assignment
     from evalfleet.taskpacks.cases import Cases
     from evalfleet.taskpacks.diff import Operation
+    from evalfleet.taskpacks.model_responder import UserModel
     from evalfleet.taskpacks.pack import TaskPack
     from evalfleet.taskpacks.pack_tool import pack_tool
     from evalfleet.taskpacks.policy import Allowed
@@ -162,6 +163,7 @@ _HOMES = {
     "Assignment": "evalfleet.taskpacks.assignment",
     "Cases": "evalfleet.taskpacks.cases",
     "Operation": "evalfleet.taskpacks.diff",
+    "UserModel": "evalfleet.taskpacks.model_responder",
     "TaskPack": "evalfleet.taskpacks.pack",
     "pack_tool": "evalfleet.taskpacks.pack_tool",
     "Allowed": "evalfleet.taskpacks.policy",
@@ -219,6 +221,7 @@ __all__ = [
     "TurnInput",
     "TurnStatus",
     "Usage",
+    "UserModel",
     "agent",
     "all_of",
     "any_of",

@@ -53,6 +53,11 @@ DECIDING = (
     "worker_state",
 )  # fmt: skip
 
+#: What of a Task pack does no I/O.
+PACKED = (
+    "diff", "graders", "policy", "replay", "responder", "script_lint", "state", "trace", "user_prompt", "writes",
+)  # fmt: skip
+
 #: Modules that hold meaning and do nothing else: no I/O library, clock, randomness or logging.
 PURE = (
     f"{ENGINE}/errors.py",
@@ -76,10 +81,7 @@ PURE = (
         f"{ENGINE}/governor/{name}.py"
         for name in ("buckets", "limiter", "messages", "ration", "sharing", "state", "wire", "window")
     ),
-    *(
-        f"{ENGINE}/taskpacks/{name}.py"
-        for name in ("diff", "graders", "policy", "replay", "responder", "script_lint", "state", "trace", "writes")
-    ),
+    *(f"{ENGINE}/taskpacks/{name}.py" for name in PACKED),
     "adapters/evalfleet_adapters/converters/*",
 )
 IMPURE_STDLIB = {

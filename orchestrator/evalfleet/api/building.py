@@ -15,6 +15,7 @@ from evalfleet.api.backends import Backends
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.gateways import GatewayOnDemand
 from evalfleet.api.lanes import IsolatedAttempt, LaneAttempt
+from evalfleet.api.models import ModelOnDemand
 from evalfleet.api.workdirs import git_tool
 from evalfleet.clock import SystemClock
 from evalfleet.errors import ConfigurationError
@@ -185,6 +186,7 @@ def _services(
         price=prices,
         judging=judging,
         gateway=GatewayOnDemand(SystemRandom()),
+        models=ModelOnDemand(clock, SystemRandom()),
     )
 
 

@@ -70,6 +70,20 @@ _TASK_PACKS = CodeTable(
             "the agent asked for what the responder's script has no rule for: the attempt is not graded, since "
             "its script is at fault",
         ),
+        ErrorCode(
+            "RESPONDER_MODEL_FAILED",
+            "the model that plays the user did not answer, or its key is not set (kind `infrastructure`)",
+        ),
+        ErrorCode(
+            "RESPONDER_MODEL_INVALID",
+            "what the model that plays the user answered is nothing that its user could say or hand over (kind "
+            "`infrastructure`)",
+        ),
+        ErrorCode(
+            "RESPONDER_OUT_OF_SCOPE",
+            "the model that plays the user saw no answer that would be its user's: the attempt is not graded",
+        ),
+        ErrorCode("NO_USER_MODEL", "the assignment has a `user`, and the pack no `user_model` to play it"),
         ErrorCode("READ_ONLY_TOOL", "a tool wrote to the case store; declare it `@pack_tool(mutating=True)`"),
         ErrorCode("SNAPSHOT_NOT_FOUND", "no snapshot has this id"),
         ErrorCode("RESET_WHILE_ACTIVE", "`reset()` after the first call on the store"),

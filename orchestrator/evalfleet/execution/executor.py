@@ -109,9 +109,11 @@ class Executor:
         return await judge_recorded(job, self._services, recorded, questions)
 
     async def close(self) -> tuple[str, ...]:
-        """Close all adapters, and what judges were asked with; what went wrong with any of them, as texts."""
+        """Close all adapters, and what models were asked with; what went wrong with any of them, as texts."""
         if self._services.judging is not None:
             await self._services.judging.close()
+        if self._services.models is not None:
+            await self._services.models.close()
         closing = {asyncio.ensure_future(arm.adapter.close()): name for name, arm in self._settings.arms.items()}
         self._services.threads.close()
         if not closing:

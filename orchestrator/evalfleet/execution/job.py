@@ -20,7 +20,7 @@ from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
-from evalfleet.ports import Adapter, ArmSettings, Clock, ModelCalls, Secrets
+from evalfleet.ports import Adapter, ArmSettings, Clock, JudgeModel, ModelCalls, Secrets
 from evalfleet.sandbox_ports import Gateway, Routes, SandboxLedger, SandboxProvider
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ class AttemptServices:
     `hidden` are values that no text of an attempt shows, beside those of the secrets that it resolves.
     `judging` is None in a run that asks no judge; `git`, by which workdirs are followed, where nothing runs; without a
     `gateway` nothing leads out of a closed sandbox, and `routes` are what it serves to an attempt beside what its eval
-    mounts. Without a `governor` model calls are made as they come. `sandbox_ledger` is None where no sandbox is to
-    outlive anything.
+    mounts. Without a `governor` model calls are made as they come. `models` asks models that are neither agent nor
+    judge, as those that play users. `sandbox_ledger` is None where no sandbox is to outlive anything.
     """
 
     clock: Clock
@@ -101,6 +101,7 @@ class AttemptServices:
     judging: Judging | None = None
     gateway: Gateway | None = None
     routes: Callable[[AttemptJob], Routes] = no_routes
+    models: JudgeModel | None = None
     governor: ModelCalls | None = None
     git: GitTool | None = None
     sandbox_ledger: SandboxLedger | None = None

@@ -14,6 +14,8 @@ from typing import Any, Unpack, cast
 
 from evalfleet.errors import AuthoringError
 from evalfleet.execution.context import T
+from evalfleet.execution.state import AttemptState
+from evalfleet.execution.unrecorded import NotRecorded
 from evalfleet.model.canonical import digest
 from evalfleet.model.definition import EvalDefinition, SourcePlace
 from evalfleet.planning.dataset import Dataset
@@ -22,11 +24,13 @@ from evalfleet.ports import Clock
 from evalfleet.taskpacks.assignment import Assignment
 from evalfleet.taskpacks.case_store import CaseBackend, CaseStore, Restored, keep_state
 from evalfleet.taskpacks.graders import SUFFICIENCY, PointGrader
+from evalfleet.taskpacks.model_responder import ModelResponder, UserModel
 from evalfleet.taskpacks.pack_run import EVIDENCE, Grading, RequestJudge, Work, converse, judge, say_again
 from evalfleet.taskpacks.pack_tool import PackTool
 from evalfleet.taskpacks.policy import Allowed
 from evalfleet.taskpacks.reader import Reader
 from evalfleet.taskpacks.replay import Manifest
+from evalfleet.taskpacks.responder import Responder, Script
 from evalfleet.taskpacks.serving import MCP, serving
 from evalfleet.taskpacks.sqlite_cases import SqliteCases
 from evalfleet.taskpacks.state import CaseState, Collection, read_state, schema_of
@@ -44,7 +48,7 @@ class TaskPack:
     an agent may ask for to the names they go by in a text, `decisions` are all it may decide. `reader` reads both from
     the tool calls of a turn. `request_judge` has the eval's judge grade the request in place of rules. `backend` is
     where attempts have their records: SQLite files unless it is another. `traces` is a folder in which the trace file
-    of every attempt stays.
+    of every attempt stays. `user_model` plays the users of the assignments that have one.
     """
 
     name: str
@@ -58,6 +62,7 @@ class TaskPack:
     request_judge: RequestJudge | None = None
     backend: CaseBackend = field(default_factory=SqliteCases)
     traces: Path | None = None
+    user_model: UserModel | None = None
 
     def evals(self, assignments: Dataset, **options: Unpack[EvalOptions]) -> EvalDefinition:
         """One Eval of many rows; its file is the one that calls this. Raises AuthoringError for a wrong option."""
@@ -79,6 +84,8 @@ class TaskPack:
         if evidence is None:
             async with self.open(t, assignment) as work:
                 evidence = await converse(t, work, assignment, self.reader, self.allowed(assignment))
+        elif evidence["state"] is None:
+            raise NotRecorded  # it broke before its end, and what broke it stands
         else:
             await say_again(t, evidence)
         await judge(
@@ -97,27 +104,40 @@ class TaskPack:
         state = t.author.state
         job, clock = state.job, state.services.clock
         async with (
-            self.world(f"{job.run}_{job.attempt}", str(job.attempt), assignment, clock) as (world, restored),
+            self.world(
+                f"{job.run}_{job.attempt}", str(job.attempt), assignment, clock, self.responder(assignment, state)
+            ) as (world, restored),
             serving(state, world, self.name),
         ):
             yield Work(world, self.manifest(assignment, restored, t.seed), restored)
 
     @asynccontextmanager
     async def world(
-        self, name: str, run_id: str, assignment: Assignment, clock: Clock
+        self, name: str, run_id: str, assignment: Assignment, clock: Clock, responder: Responder | None = None
     ) -> AsyncGenerator[tuple[World, Restored]]:
-        """A world that is reset, in a place called `name`; its trace says `run_id`."""
-        state = self.start(assignment)
+        """A world that is reset, in a place called `name`; its trace says `run_id`.
+
+        The assignment's script answers unless somebody else is the `responder`.
+        """
+        state, answering = self.start(assignment), responder or Script(assignment.script)
         folder = self.traces or Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="evalfleet-trace-"))
         store = CaseStore(state.schema, await self.backend.open(name), clock)
         try:
             await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-            world = World(store, TraceFile(folder / f"{name}.jsonl", run_id, clock), self.tools, assignment.script)
+            world = World(store, TraceFile(folder / f"{name}.jsonl", run_id, clock), self.tools, answering)
             yield world, await world.reset(await keep_state(self.backend, state))
         finally:
             await store.close()
             if self.traces is None:
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    def responder(self, assignment: Assignment, state: AttemptState) -> Responder:
+        """Who answers the agent of an attempt. Raises AuthoringError for a user whom no model plays."""
+        if assignment.user is None:
+            return Script(assignment.script)
+        if self.user_model is None:
+            raise AuthoringError(f"{assignment.id} has a user: say TaskPack(user_model=UserModel(…))", "NO_USER_MODEL")
+        return ModelResponder(self.user_model, assignment.user, state, self.requirements, self.decisions)
 
     def start(self, assignment: Assignment) -> CaseState:
         """The state that an assignment starts from. Raises InvalidRecord."""
@@ -131,11 +151,16 @@ class TaskPack:
         """What an attempt stands on."""
         tools = [[tool.name, dict(tool.tool.parameters), tool.mutating] for tool in self.tools]
         document = assignment.model_dump(mode="json")
+        script = document["script"]
+        if assignment.user is None:
+            del document["user"]  # so that it is called what it was before there were any
+        elif self.user_model is not None:
+            script = [document["user"], self.user_model.identity()]
         return Manifest(
             snapshot_id=restored.snapshot_id,
             state_digest=restored.state_digest,
             assignment=digest(document),
-            script=digest(document["script"]),
+            script=digest(script),
             tools=digest(tools),
             graders={name: _named(grader) for name, grader in self.graders.items()},
             seed=seed,

@@ -47,6 +47,11 @@ def assignment_faults(pack: TaskPack, assignment: Assignment) -> Iterator[PackFa
             yield PackFault(assignment.id, "unknown-requirement", f"gold lacks {name!r}, which is no requirement")
         if point.at is not None and point.at >= assignment.max_turns:
             yield PackFault(assignment.id, "late-gold", f"gold at turn {point.at} of at most {assignment.max_turns}")
+    if assignment.user is not None:
+        if pack.user_model is None:
+            yield PackFault(assignment.id, "no-user-model", "it has a user, and the pack no user_model to play it")
+        for name in sorted(assignment.user.holds.keys() - pack.requirements.keys()):
+            yield PackFault(assignment.id, "unknown-requirement", f"the user holds {name!r}, which is no requirement")
     for fault in _script_faults(pack, assignment):
         rule = "" if fault.rule is None else f"rule {fault.rule!r}: "
         yield PackFault(assignment.id, fault.code, f"{rule}{fault.message}")

@@ -74,6 +74,7 @@ class Work:
             "results": dict(self.world.results),
             "unfinished": [call.step for call in trace.unfinished],
             "state": self.state,
+            "responder": self.world.responder.document(),
         }
 
 
@@ -94,9 +95,10 @@ async def converse(t: T, work: Work, assignment: Assignment, reader: Reader, pol
             point = Point(turn, said, reader(_calls(work.world, turn)))
             work.points.append(point)
             t.attach(EVIDENCE, work.document())
-            if not point.reading.requested or not assignment.script or turn == assignment.max_turns:
+            if not point.reading.requested or not assignment.is_answered or turn == assignment.max_turns:
                 break
-            said = (await work.world.reply(point.reading.requested)).rule.reply
+            heard = point.reading.message or t.author.state.turns[-1].reply or ""
+            said = (await work.world.reply(point.reading.requested, heard)).rule.reply
         await work.world.end()
         work.world.check()
         work.state = (await work.world.examine(policy)).document()

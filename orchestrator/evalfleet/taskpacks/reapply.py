@@ -9,9 +9,11 @@ from evalfleet.errors import describe
 from evalfleet.ports import Clock
 from evalfleet.taskpacks.assignment import Assignment
 from evalfleet.taskpacks.diff import Actor
+from evalfleet.taskpacks.model_responder import RecordedUser
 from evalfleet.taskpacks.pack import TaskPack
 from evalfleet.taskpacks.replay import Divergence, divergence, to_reapply, unrepeatable
-from evalfleet.taskpacks.trace import TraceLine, read_lines
+from evalfleet.taskpacks.responder import Responder, Script
+from evalfleet.taskpacks.trace import CallTrace, TraceLine, read_lines
 from evalfleet.taskpacks.world import World
 
 #: What a divergence before the first call is said to be of.
@@ -28,7 +30,7 @@ async def reapply(
     trace = read_lines(evidence["trace"])
     if (unknown := unrepeatable(trace)) is not None:
         return unknown
-    async with pack.world(name, name, assignment, clock) as (world, restored):
+    async with pack.world(name, name, assignment, clock, _responder(assignment, trace)) as (world, restored):
         recorded = evidence["manifest"]["snapshot_id"]
         if restored.snapshot_id != recorded:
             return Divergence(0, _RESET, f"the snapshot is {restored.snapshot_id}, recorded is {recorded}")
@@ -38,6 +40,13 @@ async def reapply(
                 return found
         world.check()
         return _ends_elsewhere(len(trace.calls), evidence["state"], (await world.state()).digest)
+
+
+def _responder(assignment: Assignment, trace: CallTrace) -> Responder:
+    """Who answers in a replay: the script of today, or what the user's model said then."""
+    if assignment.user is None:
+        return Script(assignment.script)
+    return RecordedUser(assignment.user, [line.arguments for line in trace.calls if line.actor is Actor.RESPONDER])
 
 
 async def _repeat(world: World, line: TraceLine) -> Divergence | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
 
@@ -82,11 +82,39 @@ def read_cursor(record: Record | None) -> Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the responder says and does. `asked_again` had been supplied before."""
+    """What the responder says and does. `asked_again` had been supplied before. `said` is what a trace must keep to
+    repeat an answer that no script would give again.
+    """
 
     rule: ScriptRule
     cursor: Cursor
     asked_again: frozenset[str]
+    said: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Responder(Protocol):
+    """Who answers the agent of one attempt."""
+
+    def document(self) -> dict[str, Any]:
+        """Who it is, and whether it answers the same each time, as JSON."""
+        ...
+
+    async def answer(self, asked: Sequence[str], said: str, cursor: Cursor) -> Answer | None:
+        """What it answers to who asks for requirements and says that; None when it has no answer."""
+        ...
+
+
+class Script:
+    """The responder that a list of rules is."""
+
+    def __init__(self, rules: Sequence[ScriptRule]) -> None:
+        self._rules = tuple(rules)
+
+    def document(self) -> dict[str, Any]:
+        return {"kind": "script", "deterministic": True}
+
+    async def answer(self, asked: Sequence[str], said: str, cursor: Cursor) -> Answer | None:
+        return answer(self._rules, asked, cursor)
 
 
 def answer(rules: Sequence[ScriptRule], asked: Iterable[str], cursor: Cursor) -> Answer | None:

@@ -98,12 +98,17 @@ def _subsets(names: Sequence[str]) -> Iterable[frozenset[str]]:
 def _leaks(
     rule: ScriptRule, requirements: Mapping[str, Sequence[str]], decisions: Iterable[str]
 ) -> Iterator[ScriptFault]:
-    for decision in decisions:
+    for decision in sorted(decisions):
         if _says(rule.reply, decision):
             yield ScriptFault("leaks-decision", f"the reply contains the decision {decision!r}", rule.id)
-    for name in sorted(requirements):
-        if name not in rule.asked and _says(rule.reply, name):
-            yield ScriptFault("leaks-requirement", f"the reply names {name!r}, which was not asked for", rule.id)
+    for name in given_away(rule.reply, rule.asked, requirements, ()):
+        yield ScriptFault("leaks-requirement", f"the reply names {name!r}, which was not asked for", rule.id)
+
+
+def given_away(reply: str, asked: Iterable[str], requirements: Iterable[str], decisions: Iterable[str]) -> list[str]:
+    """The decisions that a reply says, and the requirements that it names and nobody asked for."""
+    told = [*sorted(decisions), *sorted(frozenset(requirements) - frozenset(asked))]
+    return [name for name in told if _says(reply, name)]
 
 
 def _says(reply: str, word: str) -> bool:

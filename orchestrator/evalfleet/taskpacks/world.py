@@ -19,7 +19,7 @@ from evalfleet.taskpacks.cases import RESPONDER, Cases
 from evalfleet.taskpacks.diff import Actor, compare
 from evalfleet.taskpacks.pack_tool import PackTool
 from evalfleet.taskpacks.policy import Allowed, Examined, examine
-from evalfleet.taskpacks.responder import RESPONDER_NO_RULE, Answer, ScriptRule, answer, read_cursor
+from evalfleet.taskpacks.responder import RESPONDER_NO_RULE, Answer, Responder, read_cursor
 from evalfleet.taskpacks.state import CaseState
 from evalfleet.taskpacks.trace import CallStatus, CallTrace, TraceLine, completed, read_lines, result_ref
 from evalfleet.taskpacks.trace_file import TraceFile
@@ -48,11 +48,11 @@ class WorldTool(Tool):
 class World:
     """What the agent, the responder and the harness do to one case store, one call at a time."""
 
-    def __init__(self, store: CaseStore, file: TraceFile, tools: Sequence[PackTool], script: Sequence[ScriptRule]):
+    def __init__(self, store: CaseStore, file: TraceFile, tools: Sequence[PackTool], responder: Responder):
         self._store = store
         self._file = file
         self._tools = {tool.name: tool for tool in tools}
-        self._script = script
+        self.responder = responder
         self._lock = asyncio.Lock()
         self._start: CaseState | None = None
         self._failure: AttemptFailure | None = None
@@ -97,16 +97,20 @@ class World:
             line = self._file.next(name, dict(arguments), Actor.AGENT, self.turn)
             return await self._perform(line, lambda cases: tool.function(cases, **bound), tool.mutating)
 
-    async def reply(self, asked: Iterable[str]) -> Answer:
-        """What the responder answers to who asks for requirements. Raises AttemptFailure RESPONDER_NO_RULE."""
+    async def reply(self, asked: Iterable[str], said: str = "") -> Answer:
+        """What the responder answers to who asks for requirements and says that.
+
+        Raises AttemptFailure RESPONDER_NO_RULE, and what else its responder raises.
+        """
         wanted = sorted(set(asked))
         async with self._lock:
             cursor = read_cursor(Cases(await self._store.state(), Actor.RESPONDER, 0).kept(RESPONDER))
-            found = answer(self._script, wanted, cursor)
-            if found is None:
-                message = f"no rule of the responder answers who asks for {', '.join(wanted) or 'nothing'}"
-                raise AttemptFailure(FailureKind.AUTHORING, RESPONDER_NO_RULE, message)
-            line = self._file.next(REPLY, {"asked": wanted}, Actor.RESPONDER, self.turn)
+        found = await self.responder.answer(wanted, said, cursor)
+        if found is None:
+            message = f"no rule of the responder answers who asks for {', '.join(wanted) or 'nothing'}"
+            raise AttemptFailure(FailureKind.AUTHORING, RESPONDER_NO_RULE, message)
+        async with self._lock:
+            line = self._file.next(REPLY, {"asked": wanted, **found.said}, Actor.RESPONDER, self.turn)
             line = line.model_copy(update={"rule": found.rule.id})
             await self._perform(line, lambda cases: _carry_out(cases, found), mutating=True)
             return found

@@ -75,6 +75,7 @@ MACHINERY = "acceptance/codes/test_codes_of_the_machinery.py"
 LATER = "acceptance/codes/test_codes_of_later_commands.py"
 LINT = "unit/cli/test_list.py"
 TOOLS, WORLD = "unit/execution/test_tools_and_attachments.py", "unit/taskpacks/test_world.py"
+USERS = "unit/execution/test_model_users.py"
 STORES = "conformance/test_case_stores.py"
 SUITES = "acceptance/codes/test_codes_of_suites.py"
 TASKS, TASK_BODIES = "acceptance/sandboxes/test_task_folders.py", "unit/execution/test_task_folders.py"
@@ -136,6 +137,10 @@ SINGLE = {
     "CALL_REJECTED": f"{WORLD}::test_what_goes_wrong_is_traced_and_changes_nothing",
     "TOOL_RAISED": f"{WORLD}::test_what_goes_wrong_is_traced_and_changes_nothing",
     "READ_ONLY_TOOL": f"{WORLD}::test_a_tool_that_writes_without_saying_so_is_the_packs_mistake",
+    "RESPONDER_MODEL_FAILED": f"{USERS}::test_what_fails_in_the_user_is_never_the_agents",
+    "RESPONDER_MODEL_INVALID": f"{USERS}::test_what_fails_in_the_user_is_never_the_agents",
+    "RESPONDER_OUT_OF_SCOPE": f"{USERS}::test_what_fails_in_the_user_is_never_the_agents",
+    "NO_USER_MODEL": f"{USERS}::test_a_user_without_a_key_or_a_model_is_told",
     "RESPONDER_NO_RULE": f"{WORLD}::test_without_a_rule_there_is_no_answer",
     "CASE_STORE_FAILED": f"{WORLD}::test_a_store_that_breaks_is_nobodys_fault_but_its_own",
     # of reports

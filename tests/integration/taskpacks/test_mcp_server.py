@@ -17,6 +17,7 @@ from evalfleet.taskpacks.case_store import CaseStore, keep_state
 from evalfleet.taskpacks.cases import Cases
 from evalfleet.taskpacks.mcp_server import mcp_app
 from evalfleet.taskpacks.pack_tool import pack_tool
+from evalfleet.taskpacks.responder import Script
 from evalfleet.taskpacks.sqlite_cases import SqliteCases
 from evalfleet.taskpacks.state import Collection, read_state, schema_of
 from evalfleet.taskpacks.trace_file import TraceFile
@@ -49,7 +50,7 @@ async def served(folder: Path, name: str) -> AsyncGenerator[tuple[World, str]]:
     """A world, and the address at which its tools are called."""
     backend = SqliteCases(folder / "cases")
     store = CaseStore(SCHEMA, await backend.open(name), FakeClock())
-    world = World(store, TraceFile(folder / f"{name}.jsonl", name, FakeClock()), [read_file, note, broken], [])
+    world = World(store, TraceFile(folder / f"{name}.jsonl", name, FakeClock()), [read_file, note, broken], Script(()))
     await world.reset(await keep_state(backend, START))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

@@ -62,7 +62,9 @@ async def test_a_right_attempt_passes_and_leaves_everything(attempt: Any) -> Non
     )
 
 
-async def test_what_the_script_does_not_know_is_not_held_against_the_agent(attempt: Any) -> None:
+async def test_what_the_script_does_not_know_is_not_held_against_the_agent(
+    attempt: Any, make_job: Any, make_services: Any
+) -> None:
     silent = assignment(script=[{"id": "a", "asked": ["invoice"], "reply": "Here."}])
     found = await attempt(PACK.run, clerk, row=silent)
     assert (found.summary.verdict, found.summary.kind, found.summary.code) == (
@@ -71,6 +73,8 @@ async def test_what_the_script_does_not_know_is_not_held_against_the_agent(attem
         "RESPONDER_NO_RULE",
     )
     assert [line["tool"] for line in found.attachments["taskpack"]["trace"]] == ["read", "ask"]
+    again = await regrade(make_job(PACK.run, row=silent), make_services(), AttemptControl(), found)
+    assert (again.basis, again.evidence.summary.code) == (Basis.KEPT, "RESPONDER_NO_RULE"), "nor by graders of today"
 
 
 async def test_an_agent_that_crashes_leaves_what_it_did(attempt: Any) -> None:

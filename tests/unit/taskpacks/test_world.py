@@ -17,7 +17,7 @@ from evalfleet.taskpacks.cases import Cases
 from evalfleet.taskpacks.diff import Operation
 from evalfleet.taskpacks.pack_tool import pack_tool
 from evalfleet.taskpacks.policy import Allowed
-from evalfleet.taskpacks.responder import ScriptRule
+from evalfleet.taskpacks.responder import Script, ScriptRule
 from evalfleet.taskpacks.sqlite_cases import SqliteCases
 from evalfleet.taskpacks.state import Collection, read_state, schema_of
 from evalfleet.taskpacks.trace import read_trace, result_ref
@@ -78,7 +78,7 @@ def unreadable(cases: Cases) -> None:
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     backend = SqliteCases(tmp_path)
     store = CaseStore(SCHEMA, await backend.open("one"), FakeClock())
-    found = World(store, TraceFile(tmp_path / "trace.jsonl", "41", FakeClock()), TOOLS, RULES)
+    found = World(store, TraceFile(tmp_path / "trace.jsonl", "41", FakeClock()), TOOLS, Script(RULES))
     await found.reset(await keep_state(backend, START))
     yield found
     await store.close()
