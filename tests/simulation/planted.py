@@ -17,7 +17,8 @@ from evalfleet.scheduling.breaker import Breaker, Health
 from evalfleet.scheduling.events import Decision, Event, Exchanged, Reply
 from evalfleet.scheduling.messages import ExchangeReply
 from evalfleet.scheduling.pace import Pace
-from evalfleet.scheduling.state import Adoption, RunState, begin
+from evalfleet.scheduling.state import Adoption, Lease, RunState, begin
+from evalfleet.scheduling.worker_state import WorkerState
 from tests.simulation import world
 from tests.simulation.store import SimStore
 
@@ -227,6 +228,25 @@ def pause_grants_all_the_same(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Breaker, "admits", lambda self, now: True)
 
 
+def parked_attempt_killed_as_overdue(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Lease, "worked", lambda self, now: now - self.granted_at)
+
+
+def parked_attempt_counted_after_its_end(patch: pytest.MonkeyPatch) -> None:
+    right = grants.release
+
+    def wrong(state: RunState, case: Any) -> Any:
+        lease = right(state, case)
+        state.parked += lease is not None and lease.parked
+        return lease
+
+    patch.setattr(grants, "release", wrong)
+
+
+def came_back_without_a_lane(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(WorkerState, "unpark", lambda self, attempt: self.parked.discard(attempt) or True)
+
+
 def outage_counts_for_the_case(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Breaker, "forgives", property(lambda self: False))
 
@@ -257,4 +277,7 @@ BUGS: dict[str, Plant] = {
     "pause forgotten by a restart": pause_forgotten_by_a_restart,
     "pause grants all the same": pause_grants_all_the_same,
     "outage counts for the case": outage_counts_for_the_case,
+    "parked attempt killed as overdue": parked_attempt_killed_as_overdue,
+    "parked attempt counted after its end": parked_attempt_counted_after_its_end,
+    "came back without a lane": came_back_without_a_lane,
 }

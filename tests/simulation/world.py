@@ -42,6 +42,7 @@ from evalfleet.scheduling.events import (
 from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, Grant, MadeSandbox
 from evalfleet.scheduling.state import Adoption, RunPolicy, RunState, begin
 from evalfleet.scheduling.worker_state import Contact, WorkerState
+from tests.simulation import waiting
 from tests.simulation.store import SimStore
 from tests.simulation.weather import Weather
 
@@ -130,6 +131,7 @@ class World:
         self.cases = [self._case(i, arms) for i in range(count)]
         self.agents = [self._agent() for _ in self.cases]
         self.weather = Weather.of(seed)
+        self.throttle = waiting.Throttle.of(seed)
         if self.weather.outage is not None:
             self._add_sandboxed_cases()
         self.store = SimStore(self.cases)
@@ -206,7 +208,8 @@ class World:
 
     # --- running ----------------------------------------------------------------------------------------------
 
-    def run(self, limit: float = 3000.0) -> None:
+    def run(self) -> None:
+        limit = 3000.0 if self.throttle.share == 0.0 else 10_000.0
         self.launch_driver(takeover=False)
         for _ in range(self.random.randint(0, 6)):
             self.after(self.random.uniform(0, 100), self.random.choice(self._faults()))
@@ -338,6 +341,7 @@ class World:
                 # Watching the handle of a dead actor fails at once.
                 gone = WorkerGone(request.worker, Departure.CRASHED)
                 self.after(0.02, lambda: self.deliver(process, gone))
+        leased = process.state.leased
         for decision in decide_module.decide(process.state, event, self.now):
             match decision:
                 case Reply():
@@ -353,7 +357,7 @@ class World:
                 case Leave():
                     process.ended, process.state = True, None
                     return
-        self.check_limits(process)
+        self.check_limits(process, leased)
 
     def reply(self, process: CoordinatorProcess, decision: Reply) -> None:
         worker = self.workers[decision.worker]
@@ -487,7 +491,9 @@ class World:
                 if attempt not in self.store.tables.attempts and not self.failing_over():
                     raise Violation(f"attempt {attempt:#x} was acknowledged before it was durable")
         for grant in received.grants:
-            self.start(worker, grant)
+            self.grant(worker, grant)
+        if (problem := waiting.lanes_exceeded(worker)) is not None:
+            raise Violation(problem)
         for attempt in received.durable:
             turn = worker.at.get(attempt, 0)
             agent = self.agents[worker.running[attempt].case.ordinal]
@@ -507,9 +513,15 @@ class World:
         """Whether a commit was lost that its coordinator has yet to replay."""
         return self.coordinator is not None and self.coordinator.failed_over
 
-    def start(self, worker: WorkerProcess, grant: Grant) -> None:
+    def grant(self, worker: WorkerProcess, grant: Grant) -> None:
         self.check_start(worker, grant)
         worker.running[grant.attempt], worker.since[grant.attempt] = grant, self.now
+        if grant.attempt in worker.state.parked:
+            waiting.take_lane(self, worker, grant.attempt, lambda: self.start(worker, grant))
+        else:
+            self.start(worker, grant)
+
+    def start(self, worker: WorkerProcess, grant: Grant) -> None:
         agent = self.agents[grant.case.ordinal]
         attempt = grant.attempt
         if grant.recorded:
@@ -531,6 +543,11 @@ class World:
         agent = self.agents[grant.case.ordinal]
         agent.sent[turn] += 1
         worker.at[attempt] = turn
+
+        def answer() -> None:
+            if (problem := waiting.lanes_exceeded(worker)) is not None:
+                raise Violation(problem)
+            self.after(agent.seconds / agent.turns, end)
 
         def end() -> None:
             if not worker.alive or attempt not in worker.running:
@@ -556,7 +573,11 @@ class World:
             else:
                 self.seal(worker, attempt, Outcome.COMPLETED)
 
-        self.after(agent.seconds / agent.turns, end)
+        wait = None if grant.isolated else self.throttle.wait()
+        if wait is None:
+            answer()
+        else:
+            waiting.wait(self, worker, attempt, wait, answer)
 
     def check_beginning(self, worker: WorkerProcess, attempt: int, turn: int) -> None:
         """A turn that is said to be durable is."""
@@ -630,7 +651,7 @@ class World:
 
     def kill_worker(self, name: str) -> None:
         worker = self.workers[name]
-        overdue = any(self.now - started >= ATTEMPT_TIMEOUT for started in worker.since.values())
+        overdue = waiting.overdue(worker, self.now, ATTEMPT_TIMEOUT)
         if not overdue and not self.faulty(worker) and worker.state.contact(self.now) is Contact.FRESH:
             raise Violation(f"{name} was killed although it did nothing wrong")
         self.end_worker(name)
@@ -781,14 +802,14 @@ class World:
         if len(others) >= limit:
             raise Violation(f"a sandbox more than the limit of {limit}")
 
-    def check_limits(self, process: CoordinatorProcess) -> None:
+    def check_limits(self, process: CoordinatorProcess, leased_before: int) -> None:
         state = process.state
         if state is None:
             return
         if (problem := self.weather.granted(state, self.store, self.now)) is not None:
             raise Violation(problem)
-        if state.leased > self.policy.concurrency and not state.adopting:
-            raise Violation("more leases than the run's concurrency")
+        if (problem := waiting.concurrency_exceeded(state, self.policy, leased_before)) is not None:
+            raise Violation(problem)
         for arm, limit in self.policy.per_arm.items():
             if state.leased_by_arm.get(arm, 0) > limit + self.lanes * len(self.workers):
                 raise Violation(f"more leases than arm {arm} allows")

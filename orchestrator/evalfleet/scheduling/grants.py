@@ -16,12 +16,14 @@ def assign(state: RunState, now: float) -> None:
     if not _may_grant(state, now):
         return
     _hand_over_announced(state)
+    room = state.policy.concurrency - state.working
     for worker in _hungry(state):
-        while worker.want > 0 and state.leased < state.policy.concurrency:
+        while worker.want > 0 and room > 0:
             case = _next_ready(state, now)
             if case is None:
                 return
             _lease(state, case, worker, now)
+            room -= 1
 
 
 def _may_grant(state: RunState, now: float) -> bool:
@@ -136,6 +138,7 @@ def release(state: RunState, case: OpenCase) -> Lease | None:
         worker.leases.pop(lease.attempt, None)
         worker.grants = [grant for grant in worker.grants if grant.attempt != lease.attempt]
     state.leased -= 1
+    state.parked -= lease.parked
     if state.pace is not None:
         state.pace.gone(lease.attempt)
     if case.pending is not None:

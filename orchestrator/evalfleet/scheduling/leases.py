@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from evalfleet.scheduling import adoption, grants, recordings, settling
 from evalfleet.scheduling.events import Decision, Reply
-from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, WorkerCommand
-from evalfleet.scheduling.state import OpenCase, Phase, RunState, WorkerView
+from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, LiveAttempt, WorkerCommand
+from evalfleet.scheduling.state import Lease, OpenCase, Phase, RunState, WorkerView
 
 
 def exchanged(state: RunState, request: ExchangeRequest, now: float) -> list[Decision]:
@@ -42,12 +42,21 @@ def _reconcile(state: RunState, worker: WorkerView, request: ExchangeRequest, no
         else:
             settling.sealed(state, worker, sealed, now)
     for live in request.live:
-        if live.attempt in worker.leases or live.attempt in worker.durable:
-            continue
-        if not (state.adopting and adoption.adopt(state, worker, live, now)):
-            worker.commands.append(WorkerCommand(CommandKind.CANCEL, live.attempt, "its lease has ended"))
+        lease = worker.leases.get(live.attempt)
+        if lease is None and live.attempt not in worker.durable:
+            if not (state.adopting and adoption.adopt(state, worker, live, now)):
+                worker.commands.append(WorkerCommand(CommandKind.CANCEL, live.attempt, "its lease has ended"))
+                continue
+            lease = worker.leases[live.attempt]
+        if lease is not None and (live.waiting or live.waited or lease.waiting):
+            _note_wait(state, lease, live, now)
     for recording in request.recorded:
         recordings.reported(state, worker, recording)
+
+
+def _note_wait(state: RunState, lease: Lease, live: LiveAttempt, now: float) -> None:
+    state.parked += live.parked - lease.parked
+    lease.waited, lease.waiting, lease.parked, lease.told_at = live.waited, live.waiting, live.parked, now
 
 
 def _grant_never_arrived(state: RunState, case: OpenCase) -> None:

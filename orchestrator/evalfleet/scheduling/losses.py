@@ -10,6 +10,9 @@ from evalfleet.scheduling.events import Departure, WorkerGone
 from evalfleet.scheduling.state import Lease, OpenCase, Phase, RunState, WorkerView
 
 RECONCILE = "EXTERNAL_WRITE_RESUME_REQUIRES_RECONCILIATION"
+
+#: An attempt that may have written outside failed, and is to be repeated: only a person can say that it may.
+RECONCILE_FIRST = "EXTERNAL_WRITE_RETRY_REQUIRES_RECONCILIATION"
 CRASHED = "WORKER_CRASHED"
 
 #: Why a worker's leases ended: kind, code, and whether the cases are suspected of it.
@@ -133,7 +136,7 @@ def overdue(state: RunState, now: float) -> list[WorkerView]:
             continue
         stalled = worker.poll is None and worker.leases and now - worker.answered_at >= state.policy.stall_limit
         late = deadline is not None and any(
-            now - lease.granted_at >= deadline + state.policy.kill_grace for lease in worker.leases.values()
+            lease.worked(now) >= deadline + state.policy.kill_grace for lease in worker.leases.values()
         )
         if stalled or late:
             worker.killed = True

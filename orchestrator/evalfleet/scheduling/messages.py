@@ -11,10 +11,17 @@ from evalfleet.model.record import Recording, SealedAttempt
 
 @dataclass(frozen=True, slots=True)
 class LiveAttempt:
-    """An attempt that a worker holds: running, or sealed but not carried by this call."""
+    """An attempt that a worker holds: running, or sealed but not carried by this call.
+
+    It has waited `waited` seconds to be allowed model calls, or for a lane, and is `waiting` now; that is no time of
+    its own. A `parked` one holds no lane meanwhile.
+    """
 
     attempt: int
     case: int
+    waited: float = 0.0
+    waiting: bool = False
+    parked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +36,9 @@ class MadeSandbox:
 class ExchangeRequest:
     """A worker's whole present state. `seq` rises by one a call; an older list never undoes a newer one.
 
-    `want` is the number of free lanes, of `lanes` in all; one is taken until its attempt is acknowledged. `rss` is
-    the worker's memory in bytes, 0 when unknown. `recorded` holds recordings that are not known to be durable yet,
-    `made` the sandboxes that have come to be since the last call that was answered.
+    `want` is the number of free lanes, of `lanes` in all; one is taken until its attempt is acknowledged, or parked.
+    `rss` is the worker's memory in bytes, 0 when unknown. `recorded` holds recordings that are not known to be
+    durable yet, `made` the sandboxes that have come to be since the last call that was answered.
     """
 
     worker: str

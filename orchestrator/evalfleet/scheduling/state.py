@@ -110,7 +110,8 @@ class Lease:
 
     `granted_at` is on the coordinator's monotonic clock, `wall` in seconds since the epoch. An `isolated` attempt
     runs in a process of its own, so it can't be what killed its worker. `recorded` says that its recording is durable,
-    `begun` how many turns of its conversation are.
+    `begun` how many turns of its conversation are. `waited`, `waiting` and `parked` are those of its `LiveAttempt`, as
+    its worker told them at `told_at`.
     """
 
     attempt: int
@@ -123,6 +124,14 @@ class Lease:
     isolated: bool = False
     recorded: bool = False
     begun: int = 0
+    waited: float = 0.0
+    waiting: bool = False
+    parked: bool = False
+    told_at: float = 0.0
+
+    def worked(self, now: float) -> float:
+        """Seconds since it was granted, but for those that it waited. One that waited when last heard of still does."""
+        return now - self.granted_at - self.waited - (now - self.told_at if self.waiting else 0.0)
 
 
 @dataclass(slots=True)
@@ -259,6 +268,7 @@ class RunState:
     ready: dict[str, deque[int]] = field(default_factory=dict[str, deque[int]])
     leased_by_arm: dict[str, int] = field(default_factory=dict[str, int])
     leased: int = 0
+    parked: int = 0
     counter: int = 0
     cursor: int = -1
     loading: bool = False
@@ -272,6 +282,17 @@ class RunState:
     spent_usd: float = 0.0
     judge_usd: float = 0.0
     unknown_judge_cost: int = 0
+
+    @property
+    def working(self) -> int:
+        """Leases that count for the run's concurrency: those that are not parked.
+
+        Where the workers have more lanes together than the concurrency needs, nothing but the leases bounds how many of
+        those that come back work at once: there all count.
+        """
+        living = [worker for worker in self.workers.values() if not worker.gone]
+        bounded = sum(worker.lanes for worker in living) < self.policy.concurrency + len(living)
+        return self.leased - self.parked if bounded else self.leased
 
     @property
     def leased_sandboxes(self) -> int:

@@ -45,6 +45,28 @@ class Attempt(Protocol):
         ...
 
 
+class WorkerLane:
+    """An attempt's side of its lane, for the time that it waits to be allowed a model call."""
+
+    __slots__ = ("_attempt", "_worker")
+
+    def __init__(self, worker: Worker, attempt: int) -> None:
+        self._worker = worker
+        self._attempt = attempt
+
+    def waiting(self, *, begun: bool) -> None:
+        """The attempt begins to wait, or goes on; the time between is not its own."""
+        self._worker.note_wait(self._attempt, begun=begun)
+
+    def leave(self) -> bool:
+        """Give the lane up for as long as the wait lasts; False when too many attempts have."""
+        return self._worker.park(self._attempt)
+
+    def take(self) -> bool:
+        """Have a lane again; False when none is free, and True when it was never given up."""
+        return self._worker.unpark(self._attempt)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerTimes:
     """Seconds: `hold` is how long the coordinator parks a poll, `flush` the longest that a seal waits for company,
@@ -90,6 +112,8 @@ class Worker:
         self._waiting_since: float | None = None
         self._usual = 0.0
         self._holding = False
+        self._queued: dict[int, asyncio.Future[None]] = {}
+        self.on_free_lane: Callable[[], None] | None = None
 
     def drain(self) -> None:
         """Take nothing more; stop once everything held was handed over."""
@@ -110,6 +134,25 @@ class Worker:
         """The sandbox of a running attempt is there, after so many seconds: another may be started."""
         self._state.made.append(MadeSandbox(attempt, seconds))
         self._hand_over_soon()
+
+    def note_wait(self, attempt: int, *, begun: bool) -> None:
+        """See `WorkerLane.waiting`."""
+        if begun:
+            self._state.begin_wait(attempt, self._clock.monotonic())
+        else:
+            self._state.end_wait(attempt, self._clock.monotonic())
+
+    def park(self, attempt: int) -> bool:
+        """See `WorkerLane.leave`."""
+        parked = self._state.park(attempt)
+        if parked:
+            self._hand_over_soon()
+            self._fill_lanes()
+        return parked
+
+    def unpark(self, attempt: int) -> bool:
+        """See `WorkerLane.take`."""
+        return self._state.unpark(attempt)
 
     async def run(self) -> WorkerEnd:
         """Exchange until the coordinator says stop, is gone for good, or a drain is done; says which it was."""
@@ -180,8 +223,11 @@ class Worker:
 
     def _take_in(self, seq: int, reply: ExchangeReply) -> None:
         received = self._state.receive(seq, reply, self._clock.monotonic())
+        self._fill_lanes()
         for grant in received.grants:
             attempt = self._running[grant.attempt] = self._begin(grant)
+            if grant.attempt in self._state.parked:
+                self._queued[grant.attempt] = asyncio.get_running_loop().create_future()
             lane = asyncio.get_running_loop().create_task(self._lane(grant.attempt, attempt))
             self._lanes.add(lane)
             lane.add_done_callback(self._lanes.discard)
@@ -194,7 +240,20 @@ class Worker:
         if self._holding:
             self._mind_silence()
 
+    def _fill_lanes(self) -> None:
+        """Let those that wait for nothing but a lane have what is free: who has been at work comes first."""
+        if self.on_free_lane is not None:
+            self.on_free_lane()
+        for attempt, turn in list(self._queued.items()):
+            if not self._state.unpark(attempt):
+                return
+            del self._queued[attempt]
+            turn.set_result(None)
+
     async def _lane(self, identifier: int, attempt: Attempt) -> None:
+        if (turn := self._queued.get(identifier)) is not None:
+            await turn
+            self._state.end_wait(identifier, self._clock.monotonic())
         began = self._clock.monotonic()
         sealed = await attempt.run()
         self._usual += (self._clock.monotonic() - began - self._usual) / _SMOOTHING
@@ -209,7 +268,7 @@ class Worker:
 
     def _obey(self, command: WorkerCommand) -> None:
         if command.kind is CommandKind.CANCEL and command.attempt in self._running:
-            self._running[command.attempt].cancel(command.reason)
+            self._cancel(command.attempt, command.reason)
 
     def _mind_silence(self) -> None:
         """Start nothing that may outlive the leases, and end everything when they may be over."""
@@ -222,8 +281,13 @@ class Worker:
                 attempt.hold(back=self._holding)
 
     def _cancel_all(self, reason: str) -> None:
-        for attempt in self._running.values():
-            attempt.cancel(reason)
+        for attempt in self._running:
+            self._cancel(attempt, reason)
+
+    def _cancel(self, attempt: int, reason: str) -> None:
+        self._running[attempt].cancel(reason)
+        if (turn := self._queued.pop(attempt, None)) is not None:
+            turn.set_result(None)  # it ends as soon as it begins, and needs no lane for that
 
     async def _close(self) -> None:
         self._cancel_all("the worker stops")

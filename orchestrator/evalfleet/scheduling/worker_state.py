@@ -35,13 +35,25 @@ class Received:
 
 
 @dataclass(slots=True)
+class Wait:
+    """What an attempt has waited in all, in seconds, and since when it waits now."""
+
+    total: float = 0.0
+    since: float | None = None
+
+    def seconds(self, now: float) -> float:
+        return self.total if self.since is None else self.total + now - self.since
+
+
+@dataclass(slots=True)
 class WorkerState:
     """What one worker incarnation holds. Times are on its own monotonic clock.
 
     `sent_at` is when the newest call was made, `answered_at` when the last answered one was: the coordinator
     counts a lease from no earlier instant, so a worker that counts from it never outlives its lease.
 
-    A lane is taken until its attempt is acknowledged, so that a death never costs more attempts than lanes.
+    A lane is taken until its attempt is acknowledged, so that a death never costs more attempts than lanes; of those
+    that wait as many again may be `parked`, without a lane. `waits` holds the attempts that wait or have waited.
     `live` maps running attempts to their case ordinal; `sealed` keeps every attempt until it is acknowledged.
     `recorded` keeps the recordings of running attempts until they are known to be durable. `body_limit` bounds the
     bytes of sealed and recorded attempts in one call; the other sealed ones are listed as live. `made` is news that no
@@ -62,12 +74,39 @@ class WorkerState:
     sealed: dict[int, SealedAttempt] = field(default_factory=dict[int, SealedAttempt])
     recorded: dict[int, Recording] = field(default_factory=dict[int, Recording])
     made: list[MadeSandbox] = field(default_factory=list[MadeSandbox])
+    waits: dict[int, Wait] = field(default_factory=dict[int, Wait])
+    parked: set[int] = field(default_factory=set[int])
     told: int = 0
 
     @property
     def free_lanes(self) -> int:
         """Lanes that neither run an attempt nor hold one that is not acknowledged."""
-        return max(0, self.lanes - len(self.live) - len(self.sealed))
+        return max(0, self.lanes - len(self.live) + len(self.parked) - len(self.sealed))
+
+    def begin_wait(self, attempt: int, now: float) -> None:
+        """A running attempt waits, through no doing of its own."""
+        if attempt in self.live:
+            self.waits.setdefault(attempt, Wait()).since = now
+
+    def end_wait(self, attempt: int, now: float) -> None:
+        wait = self.waits.get(attempt)
+        if wait is not None:
+            wait.total, wait.since = wait.seconds(now), None
+
+    def park(self, attempt: int) -> bool:
+        """Let a waiting attempt give up its lane; False when as many have as there are lanes."""
+        if attempt not in self.live or len(self.parked) >= self.lanes:
+            return False
+        self.parked.add(attempt)
+        return True
+
+    def unpark(self, attempt: int) -> bool:
+        """Give an attempt its lane back; False when none is free."""
+        if attempt in self.parked:
+            if not self.free_lanes:
+                return False
+            self.parked.discard(attempt)
+        return True
 
     def request(self, now: float, rss: int = 0) -> ExchangeRequest:
         """The next call: the whole present state under a higher number. `rss` is in bytes."""
@@ -75,7 +114,10 @@ class WorkerState:
         self.sent_at = now
         self.told = len(self.made)
         carried: list[SealedAttempt] = []
-        held = [LiveAttempt(attempt, case) for attempt, case in self.live.items()]
+        held = [
+            self._waiting(attempt, case, now) if attempt in self.waits else LiveAttempt(attempt, case)
+            for attempt, case in self.live.items()
+        ]
         size = 0
         for seal in self.sealed.values():
             size += seal.rows.size
@@ -96,6 +138,10 @@ class WorkerState:
             self._carried_recordings(size),
             tuple(self.made),
         )
+
+    def _waiting(self, attempt: int, case: int, now: float) -> LiveAttempt:
+        wait = self.waits[attempt]
+        return LiveAttempt(attempt, case, wait.seconds(now), wait.since is not None, attempt in self.parked)
 
     def _carried_recordings(self, size: int) -> tuple[Recording, ...]:
         """The recordings for which a call of `size` bytes has room: at least one when it carries nothing else."""
@@ -119,7 +165,11 @@ class WorkerState:
             self.sealed.pop(attempt, None)
         fresh = [g for g in reply.grants if g.attempt not in self.live and g.attempt not in self.sealed]
         for grant in fresh:
+            free = self.free_lanes
             self.live[grant.attempt] = grant.case.ordinal
+            if not free:  # one that was parked has taken the lane that this one was to have
+                self.parked.add(grant.attempt)
+                self.begin_wait(grant.attempt, now)
         if any(command.kind is CommandKind.STOP for command in reply.commands):
             self.stopped = True
         durable = tuple(attempt for attempt in reply.recorded if self.recorded.pop(attempt, None) is not None)
@@ -128,6 +178,8 @@ class WorkerState:
     def seal(self, sealed: SealedAttempt) -> None:
         """An attempt ended; it is kept until the coordinator acknowledges its commit."""
         self.live.pop(sealed.attempt, None)
+        self.waits.pop(sealed.attempt, None)
+        self.parked.discard(sealed.attempt)
         self.recorded.pop(sealed.attempt, None)
         self.sealed[sealed.attempt] = sealed
 
