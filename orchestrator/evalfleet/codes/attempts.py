@@ -65,6 +65,7 @@ _TASK_PACKS = CodeTable(
             "INVALID_ATTACHMENT",
             "`t.attach()` got a name that is no word, a value that is no JSON, or more than 8 MB in all",
         ),
+        ErrorCode("NO_STATE", "`t.state` where no Task pack is open: `async with pack.open(t, row)`"),
         ErrorCode(
             "RESPONDER_NO_RULE",
             "the agent asked for what the responder's script has no rule for: the attempt is not graded, since "

@@ -92,6 +92,19 @@ class Root(Conversation[H]):
         return _read_fixture(state.job.definition.fixture)
 
     @property
+    def state(self) -> Mapping[str, Mapping[str, Any]]:
+        """Copies of the records of the attempt's case store, by collection and key, as the last call left them.
+
+        Raises AuthoringError before a Task pack is opened. A replay of a body that looks at them keeps what stood.
+        """
+        state = self.author.state
+        if state.job.recorded is not None:
+            raise NotRecorded
+        if state.records is None:
+            raise state.refuse("t.state: no Task pack has been opened: async with pack.open(t, row)", "NO_STATE")
+        return state.records()
+
+    @property
     def judge(self) -> RootJudge[H]:
         """Asks the eval's judge about any texts. Raises AuthoringError when the eval declares none."""
         check_declared(self.author.state)

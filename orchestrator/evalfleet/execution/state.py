@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from evalfleet.errors import Acceptance, AttemptFailure, AuthoringError, FailureKind, SendFailure, describe
@@ -76,6 +76,7 @@ class AttemptState:
         self.turns: list[TurnRecord] = []
         self.judge_calls: list[JudgeCall] = []
         self.tools: tuple[Tool, ...] = ()
+        self.records: Callable[[], Mapping[str, Mapping[str, Any]]] | None = None
         self.attachments: dict[str, Any] = {} if job.recorded is None else dict(job.recorded.attachments)
         self.failure: AttemptFailure | None = None
         self.cleanup_failure: AttemptFailure | None = None

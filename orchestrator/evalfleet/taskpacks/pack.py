@@ -109,6 +109,7 @@ class TaskPack:
             ) as (world, restored),
             serving(state, world, self.name),
         ):
+            state.records = world.records
             yield Work(world, self.manifest(assignment, restored, t.seed), restored)
 
     @asynccontextmanager

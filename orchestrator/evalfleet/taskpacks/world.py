@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -20,7 +20,7 @@ from evalfleet.taskpacks.diff import Actor, compare
 from evalfleet.taskpacks.pack_tool import PackTool
 from evalfleet.taskpacks.policy import Allowed, Examined, examine
 from evalfleet.taskpacks.responder import RESPONDER_NO_RULE, Answer, Responder, read_cursor
-from evalfleet.taskpacks.state import CaseState
+from evalfleet.taskpacks.state import HARNESS, CaseState
 from evalfleet.taskpacks.trace import CallStatus, CallTrace, TraceLine, completed, read_lines, result_ref
 from evalfleet.taskpacks.trace_file import TraceFile
 from evalfleet.taskpacks.writes import attributed
@@ -36,13 +36,25 @@ Act = Callable[[Cases], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldTool(Tool):
-    """A pack's tool as an agent holds it. Also arguments that do not fit reach the trace."""
+    """A pack's tool as an agent holds it. Also arguments that do not fit reach the trace.
 
-    perform: Callable[[str, Any], Awaitable[Any]]
+    A coroutine awaits `call`; plain code in a thread of its own calls the tool itself: `tool(parcel="P-1")`.
+    """
+
+    perform: Callable[[str, Any], Coroutine[Any, Any, Any]]
+    loop: asyncio.AbstractEventLoop
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
         """Call it in the attempt's world. Raises ToolArgumentError, ToolRejected, or what the tool raises."""
         return await self.perform(self.name, arguments)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As `call`, and its result; where a loop runs, something to await. Raises TypeError for too many arguments."""
+        names = list(self.parameters.get("properties", {}))
+        if len(args) > len(names):
+            raise TypeError(f"{self.name} takes {len(names)} arguments, not {len(args)}")
+        calling = self.perform(self.name, {**dict(zip(names, args, strict=False)), **kwargs})
+        return calling if _in_a_loop() else asyncio.run_coroutine_threadsafe(calling, self.loop).result()
 
 
 class World:
@@ -55,6 +67,7 @@ class World:
         self.responder = responder
         self._lock = asyncio.Lock()
         self._start: CaseState | None = None
+        self._seen: CaseState | None = None
         self._failure: AttemptFailure | None = None
         self._over = False
         self.turn = 0
@@ -74,7 +87,7 @@ class World:
     async def reset(self, snapshot_id: str) -> Restored:
         """Start from a snapshot. Raises AttemptFailure; refused once the first call was made."""
         restored = await self._store.reset(snapshot_id)
-        self._start = await self._store.state()
+        self._start = self._seen = await self._store.state()
         return restored
 
     async def call(self, name: str, arguments: Any) -> Any:
@@ -133,6 +146,17 @@ class World:
         """All records as they stand."""
         return await self._store.state()
 
+    def records(self) -> dict[str, dict[str, Any]]:
+        """Copies of all records as the last call left them: by collection and key, without the harness's own."""
+        seen = self._seen
+        if seen is None:
+            return {}
+        found: dict[str, dict[str, Any]] = {name: {} for name in sorted(seen.schema.keys() - {HARNESS})}
+        for row in seen.rows:
+            if row.collection != HARNESS:
+                found[row.collection][row.key] = seen.record(*row)
+        return found
+
     async def end(self) -> None:
         """Let the agent call no more: what a process of it that lives on writes now is not looked at."""
         async with self._lock:
@@ -175,6 +199,7 @@ class World:
             message = f"{line.tool} wrote {'/'.join(writes[0].row)}: declare it @pack_tool(mutating=True)"
             raise AuthoringError(message, "READ_ONLY_TOOL")
         await self._store.write((each.row, cases.after.rows.get(each.row)) for each in writes)
+        self._seen = cases.after
         reference = result_ref(result)
         self.results[reference] = result
         digest = cases.after.digest if mutating else None
@@ -220,7 +245,16 @@ class World:
             function=function,
             arguments=seen.arguments,
             perform=self.call,
+            loop=asyncio.get_running_loop(),
         )
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _bound(tool: PackTool, arguments: Any) -> dict[str, Any]:

@@ -140,6 +140,7 @@ SINGLE = {
     "RESPONDER_MODEL_FAILED": f"{USERS}::test_what_fails_in_the_user_is_never_the_agents",
     "RESPONDER_MODEL_INVALID": f"{USERS}::test_what_fails_in_the_user_is_never_the_agents",
     "RESPONDER_OUT_OF_SCOPE": f"{USERS}::test_what_fails_in_the_user_is_never_the_agents",
+    "NO_STATE": "unit/execution/test_pack_attempts.py::test_without_a_pack_there_are_no_records",
     "NO_USER_MODEL": f"{USERS}::test_a_user_without_a_key_or_a_model_is_told",
     "RESPONDER_NO_RULE": f"{WORLD}::test_without_a_rule_there_is_no_answer",
     "CASE_STORE_FAILED": f"{WORLD}::test_a_store_that_breaks_is_nobodys_fault_but_its_own",

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
+from evalfleet.assertions.values import equals
 from evalfleet.execution.attempt import AttemptControl
 from evalfleet.execution.regrade import regrade
-from evalfleet.model.definition import SandboxSpec
+from evalfleet.model.coverage import COMPLETE_COVERAGE
+from evalfleet.model.definition import AgentDefinition, SandboxSpec
 from evalfleet.model.events import OperationFinished, OperationStarted, OperationStatus
 from evalfleet.model.grading import Basis
 from evalfleet.model.record import AttemptEvidence
-from evalfleet.model.tool import ToolRejected
+from evalfleet.model.tool import ToolArgumentError, ToolRejected
 from evalfleet.model.turn import Turn
 from evalfleet.model.verdict import Verdict
 from evalfleet.taskpacks.diff import Operation
@@ -24,6 +26,7 @@ from evalfleet.taskpacks.graders import SUFFICIENCY
 from evalfleet.taskpacks.pack_run import RequestJudge, converse
 from evalfleet.taskpacks.policy import Allowed
 from evalfleet.testing.judge_endpoint import ruling
+from evalfleet_adapters.python import PythonAdapter
 from tests.unit.execution.test_gateways import Networked, Room, asked
 from tests.unit.execution.test_judging import Court
 from tests.unit.taskpacks.parcels import PACK, assignment, pack
@@ -60,6 +63,59 @@ async def test_a_right_attempt_passes_and_leaves_everything(attempt: Any) -> Non
         None,
         "not_applicable",
     )
+
+
+def plain_clerk(turn: Any, ctx: Any) -> Turn:
+    """Does what is right, without a loop of its own."""
+    tools = {tool.name: tool for tool in ctx.tools}
+    with pytest.raises(ToolArgumentError, match="read: parcel: "):
+        tools["read"]()
+    with pytest.raises(TypeError, match="read takes 1 arguments, not 2"):
+        tools["read"]("P-1", "P-2")
+    if "licence" in tools["read"]("P-1")["papers"]:
+        tools["decide"](decision="release")
+    else:
+        tools["ask"](**ASK)
+    return Turn(reply="done")
+
+
+async def test_plain_agents_call_the_tools_from_their_threads(attempt: Any) -> None:
+    adapter = PythonAdapter(AgentDefinition(target=plain_clerk, coverage=COMPLETE_COVERAGE))
+    try:
+        found = await attempt(PACK.run, adapter, row=assignment())
+    finally:
+        await adapter.close()
+    assert found.summary.verdict is Verdict.PASSED
+    called = [line["tool"] for line in found.attachments["taskpack"]["trace"]]
+    assert called == ["read", "read", "ask", "responder.reply", "read", "read", "decide"]
+
+
+async def test_an_eval_looks_at_the_records_as_they_stand(attempt: Any, make_job: Any, make_services: Any) -> None:
+    seen: list[Any] = []
+
+    async def body(t: Any, row: Any) -> None:
+        async with PACK.open(t, row) as work:
+            seen.append(t.state)
+            t.use_tools(work.world.tools)
+            await t.send(row.prompt)
+            seen.append(t.state)
+            seen[1]["letters"].clear()
+            t.check(len(t.state["letters"]), equals(1))
+        t.check(t.state["parcels"]["P-1"]["status"], equals("open"))
+
+    found = await attempt(body, clerk, row=assignment())
+    assert found.summary.verdict is Verdict.PASSED
+    assert seen[0] == {"letters": {}, "parcels": {"P-1": {"id": "P-1", "papers": ["invoice"], "status": "open"}}}
+    again = await regrade(make_job(body, row=assignment()), make_services(), AttemptControl(), found)
+    assert again.basis is Basis.KEPT
+
+
+async def test_without_a_pack_there_are_no_records(attempt: Any) -> None:
+    async def body(t: Any) -> None:
+        assert t.state
+
+    summary = (await attempt(body)).summary
+    assert (summary.kind, summary.code) == ("authoring", "NO_STATE")
 
 
 async def test_what_the_script_does_not_know_is_not_held_against_the_agent(
@@ -225,12 +281,14 @@ async def test_new_gold_is_held_against_the_old_evidence(attempt: Any, make_job:
     }
 
 
-async def test_the_judge_of_an_eval_grades_the_request_where_a_pack_says_so(attempt: Any) -> None:
+async def test_the_judge_of_an_eval_grades_the_request_where_a_pack_says_so(
+    attempt: Any, make_job: Any, make_services: Any
+) -> None:
     allowed = [Allowed(collection="letters", operation=Operation.ADDED)]
     own = pack(request_judge=RequestJudge(rubric="Names each gap and says why.", minimum=0.6), policy=allowed)
     single = assignment(gold=[{"decision": "ask", "unmet": ["licence"]}], script=[])
     for agent, score, verdict in ((clerk, 0.9, Verdict.PASSED), (clerk, 0.5, Verdict.FAILED)):
-        court = Court(attempt)
+        court = Court(attempt, make_job, make_services)
         found = await court(own.run, [ruling(score)], adapter=agent, row=single)
         (asked,) = [row for row in found.assertions if row.key == "request"]
         assert (asked.name, asked.label, asked.outcome.measurement) == ("judge.rubric", "request", score)
@@ -241,10 +299,12 @@ async def test_the_judge_of_an_eval_grades_the_request_where_a_pack_says_so(atte
         assert (found.summary.verdict, results(found)["state"]) == (verdict, "matched")
 
 
-async def test_a_judge_that_gives_no_answer_hides_no_other_grader(attempt: Any) -> None:
+async def test_a_judge_that_gives_no_answer_hides_no_other_grader(
+    attempt: Any, make_job: Any, make_services: Any
+) -> None:
     own = pack(request_judge=RequestJudge(rubric="Names each gap and says why."), policy=[])
     single = assignment(gold=[{"decision": "ask", "unmet": ["licence"]}], script=[])
-    found = await Court(attempt)(own.run, [], adapter=clerk, row=single)
+    found = await Court(attempt, make_job, make_services)(own.run, [], adapter=clerk, row=single)
     assert results(found) == {
         "decision": "matched",
         "gap": "matched",
