@@ -1,1 +1,1 @@
-"""Adapters shipped with evalfleet: `python`, `http`, `openai` and `scripted`, found by their entry points."""
+"""Adapters shipped with evalfleet, one a protocol, found by their entry points."""

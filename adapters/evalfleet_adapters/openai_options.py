@@ -1,85 +1,68 @@
-"""The options of `adapter: openai`, and what of them is the agent."""
+"""The options of `adapter: openai`, and what its arms can prove."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, Coverage, partial
 from evalfleet_adapters.converters.untrusted import mapping, sequence
-from evalfleet_adapters.entries import ENTRY_PATTERN
+from evalfleet_adapters.model_options import ModelOptions, set_by_us
 
 OPENAI_URL = "https://api.openai.com/v1"
 
 _OWN_FIELDS = frozenset({"model", "messages", "stream", "stream_options", "n"})
-
-#: Options that change how we talk to the provider, not what the agent is.
-_OPERATIONAL = frozenset({"api_key_env", "max_retries", "longest_wait", "timeout", "connect_timeout", "idempotent"})
+_OWN_OF_RESPONSES = frozenset({"model", "input", "instructions", "stream", "previous_response_id", "conversation"})
 
 
-class OpenAIOptions(BaseModel):
+class OpenAIOptions(ModelOptions):
     """The arm's own fields; the model is the arm's `model`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    base_url: str = Field(OPENAI_URL, pattern=r"^https?://[^\s/]+", description="Where `/chat/completions` is found.")
-    api_key_env: str | None = Field(None, description="Name of the secret with the API key; none is sent without it.")
-    system: str | None = Field(None, description="The system prompt.")
-    stream: bool = Field(False, description="Ask for the answer as a stream.")
-    stream_usage: bool = Field(True, description="Ask a stream for usage; off for servers that refuse the question.")
-    tools: tuple[Annotated[str, Field(pattern=ENTRY_PATTERN)], ...] = Field(
-        (), description="Functions marked @tool, each as `module:attribute`; calls are run in the worker."
+    api: Literal["chat", "responses"] = Field(
+        "chat", description="The API that is spoken: `/chat/completions` or `/responses`."
     )
-    approve: tuple[str, ...] = Field(
-        (),
-        description="Tools whose calls wait for a person, beside those that say `needs_approval`: the turn is then "
-        "waiting, and `respond` goes on with it.",
+    base_url: str = Field(OPENAI_URL, pattern=r"^https?://[^\s/]+", description="Where the API is found.")
+    stream_usage: bool = Field(
+        True, description="Ask a stream of chat completions for usage; off for servers that refuse the question."
     )
-    tool_threads: int = Field(16, ge=1, description="How many synchronous tool calls may run at a time in a worker.")
-    max_tool_rounds: int = Field(16, ge=0, description="Rounds of tool calls in one turn; one more fails the turn.")
-    server_tools: bool = Field(
-        False, description="The provider runs tools of its own; `actions` is then only partly covered."
+    max_tokens: int | None = Field(
+        None, ge=1, description="Token limit of each answer, sent as `max_tokens`, or `max_output_tokens` of responses."
     )
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = Field(None, ge=1, description="Token limit of each answer, sent as `max_tokens`.")
-    seed: int | Literal["case"] | None = Field(None, description="Sampling seed; `case` sends the case's own.")
+    seed: int | Literal["case"] | None = Field(
+        None, description="Sampling seed of chat completions; `case` sends the case's own."
+    )
     strict_schema: bool = Field(False, description="Ask for strict structured output; needs a schema in strict form.")
-    params: Mapping[str, Any] = Field(default_factory=dict[str, Any], description="Further fields of the request body.")
-    reasoning_as_reply: bool = Field(False, description="Take the reasoning as the reply when there is no other text.")
-    empty_reply: Literal["error", "accept"] = Field(
-        "error", description="A wholly empty answer is a provider failure that may be retried, or a reply."
-    )
-    max_retries: int = Field(2, ge=0, description="Repeats of a request that the provider surely did not accept.")
-    idempotent: bool = Field(False, description="Repeat also requests that the provider may have accepted and billed.")
-    longest_wait: float = Field(20.0, ge=0, description="Longer waits, in seconds, are left to the run's own retries.")
-    timeout: float = Field(600.0, gt=0, description="Longest silence of the provider, in seconds.")
-    connect_timeout: float = Field(10.0, gt=0, description="Longest time to connect, in seconds.")
 
     @field_validator("params")
     @classmethod
     def _keeps_our_fields(cls, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        own = _OWN_FIELDS.intersection(params)
-        if own:
-            raise ValueError(f"{', '.join(sorted(own))} can't be set here")
-        return params
+        return set_by_us(params, _OWN_FIELDS)
+
+    @model_validator(mode="after")
+    def _fits_its_api(self) -> OpenAIOptions:
+        if self.api == "responses":
+            set_by_us(self.params, _OWN_OF_RESPONSES)
+            if self.seed is not None:
+                raise ValueError("the responses API takes no seed: leave it out, or use `api: chat`")
+        return self
 
     @property
     def endpoint(self) -> str:
-        return f"{self.base_url.rstrip('/')}/chat/completions"
+        return f"{self.base_url.rstrip('/')}/{'responses' if self.api == 'responses' else 'chat/completions'}"
 
     def agent_fields(self) -> dict[str, Any]:
-        """The options that make the agent what it is."""
-        return {key: value for key, value in self.model_dump(mode="json").items() if key not in _OPERATIONAL}
+        """The options that make the agent what it is; the API only where it is not the usual one."""
+        fields = super().agent_fields()
+        return {key: value for key, value in fields.items() if (key, value) != ("api", "chat")}
 
 
 def declared_coverage(options: OpenAIOptions) -> Coverage:
     """Everything the protocol shows is complete; what one answer lacks, its turn takes back.
 
     `actions` counts our own tools and the model's calls. A provider that runs tools on its side does not show
-    them, so `server_tools`, or a parameter that asks for such tools, makes `actions` partial.
+    all of them, so `server_tools`, or a parameter that asks for such tools, makes `actions` partial.
     """
     asked = [name for name in ("web_search_options", "plugins") if options.params.get(name)]
     asked += [

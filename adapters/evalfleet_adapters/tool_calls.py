@@ -12,7 +12,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from evalfleet.errors import ConfigurationError, describe
 from evalfleet.model.events import OperationFinished, OperationStatus
 from evalfleet.model.tool import Tool, ToolArgumentError, ToolRejected
-from evalfleet_adapters.converters.openai_chat import ToolCall
+from evalfleet_adapters.converters.model_reply import ToolCall
 from evalfleet_adapters.limits import AgentThreads
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import threading
 from collections.abc import AsyncGenerator, Callable
@@ -36,7 +37,10 @@ from evalfleet.testing.adapter_context import FakeContext
 from evalfleet.testing.adapter_probes import Absent, Probes
 from evalfleet.testing.adapter_suite import adapter_suite, operation_problems
 from evalfleet.testing.http_endpoint import HttpEndpoint, Reply, Request, json_reply
-from evalfleet.testing.model_endpoint import ModelEndpoint, Scripted, completion, echo, tool_call
+from evalfleet.testing.model_endpoint import ModelEndpoint, Scripted, echo
+from evalfleet.testing.model_turn import ModelTurn, ScriptedCall, last_said
+from evalfleet_adapters.anthropic import AnthropicAdapter
+from evalfleet_adapters.anthropic_options import AnthropicOptions
 from evalfleet_adapters.http import HttpAdapter, HttpOptions
 from evalfleet_adapters.openai import OpenAIAdapter
 from evalfleet_adapters.openai_options import OpenAIOptions
@@ -194,7 +198,7 @@ async def http_adapter() -> AsyncGenerator[Adapter, None]:
 TestHttp = adapter_suite(http_adapter, probes=PROBES)
 
 
-# --- openai ---------------------------------------------------------------------------------------------------
+# --- models ---------------------------------------------------------------------------------------------------
 
 
 @tool
@@ -218,19 +222,26 @@ def reject() -> str:
 
 
 def model(request: Request) -> Scripted:
-    messages = request.json["messages"]
-    text = messages[-1]["content"]
-    if messages[-1]["role"] == "tool":
+    """A model that does what the probes ask, whatever API asks it."""
+    said = request.json.get("messages") or request.json["input"]
+    last, text = said[-1], last_said(request.json)
+    content: Any = last.get("content")
+    if last.get("role") == "tool" or last.get("type") == "function_call_output":
         return "used"
-    if isinstance(text, list):
-        return text[-1]["text"]
+    if isinstance(content, list) and content[0]["type"] == "tool_result":
+        return "used"
+    if isinstance(content, list) and len(content) > 1:
+        return json.dumps(content)
     if text in ("forever", "break"):
         return Reply(silent=text == "forever", status=500)
     if text == "recall":
-        return " ".join(message["content"] for message in messages)
+        return json.dumps(said)
     if text.startswith("use "):
-        return completion(None, calls=[tool_call(name, {}, name) for name in text.split()[1:]])
+        return ModelTurn(calls=tuple(ScriptedCall(name, {}, name) for name in text.split()[1:]))
     return echo(request)
+
+
+OFFERED = (ok, fail, reject, careful)
 
 
 def openai_adapter(**options: Any) -> Any:
@@ -238,7 +249,19 @@ def openai_adapter(**options: Any) -> Any:
     async def make() -> AsyncGenerator[Adapter, None]:
         async with ModelEndpoint(otherwise=model) as endpoint:
             given = OpenAIOptions.model_validate({"base_url": endpoint.base_url, "approve": ["careful"], **options})
-            adapter = OpenAIAdapter("m", given, (ok, fail, reject, careful))
+            adapter = OpenAIAdapter("m", given, OFFERED)
+            yield adapter
+            await adapter.close()
+
+    return make
+
+
+def anthropic_adapter(**options: Any) -> Any:
+    @asynccontextmanager
+    async def make() -> AsyncGenerator[Adapter, None]:
+        async with ModelEndpoint(otherwise=model) as endpoint:
+            given = AnthropicOptions.model_validate({"base_url": endpoint.url, "approve": ["careful"], **options})
+            adapter = AnthropicAdapter("m", given, OFFERED)
             yield adapter
             await adapter.close()
 
@@ -247,12 +270,16 @@ def openai_adapter(**options: Any) -> Any:
 
 TestOpenAI = adapter_suite(openai_adapter(), probes=PROBES)
 TestOpenAIStream = adapter_suite(openai_adapter(stream=True), probes=PROBES)
+TestResponses = adapter_suite(openai_adapter(api="responses"), probes=PROBES)
+TestResponsesStream = adapter_suite(openai_adapter(api="responses", stream=True), probes=PROBES)
+TestAnthropic = adapter_suite(anthropic_adapter(), probes=PROBES)
+TestAnthropicStream = adapter_suite(anthropic_adapter(stream=True), probes=PROBES)
 
 
 # --- entry points ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["python", "scripted", "http", "openai"])
+@pytest.mark.parametrize("name", ["python", "scripted", "http", "openai", "anthropic"])
 def test_a_shipped_adapter_is_found_by_its_name_and_describes_its_options(name: str) -> None:
     factory = adapter_factories()[name]
     assert factory.name == name

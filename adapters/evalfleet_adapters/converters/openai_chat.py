@@ -1,34 +1,29 @@
 """OpenAI-style chat completions → pieces of a turn. Reads one response object; streams become one first.
 
-What providers vary in is read leniently (arguments as text, object, null or cut short; content as text or parts;
-reasoning under several names; usage twice, running or absent) and what nobody knows is kept as `Unrecognised`.
-Integers are exact at any size.
+What providers vary in is read leniently (content as text or parts; reasoning under several names; usage twice,
+running or absent) and what nobody knows is kept as `Unrecognised`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from evalfleet.model.coverage import Channel, CoverageEntry, partial
-from evalfleet.model.events import MISSING, Event, Message, OperationStarted, Role, Thinking, Unrecognised
+from evalfleet.model.events import Event, Message, Role, Thinking, Unrecognised
 from evalfleet.model.usage import Usage
-from evalfleet_adapters.converters.untrusted import amount, as_text, count, mapping, recordable, sequence, text
-
-
-class Finish(StrEnum):
-    """Why the model stopped, in our words; `unknown` covers a reason we don't know and a missing one."""
-
-    STOP = "stop"
-    TOOLS = "tools"
-    LENGTH = "length"
-    FILTERED = "filtered"
-    ERROR = "error"
-    UNKNOWN = "unknown"
-
+from evalfleet_adapters.converters.model_reply import (
+    Finish,
+    ModelReply,
+    ProviderError,
+    ToolCall,
+    UnusableResponse,
+    distinct,
+    head,
+    kept,
+    read_arguments,
+)
+from evalfleet_adapters.converters.untrusted import amount, as_text, count, mapping, sequence, text
 
 _FINISH = {
     "stop": Finish.STOP,
@@ -52,67 +47,8 @@ _RESPONSE_KEYS = {
 }  # fmt: skip
 
 
-class UnusableResponse(ValueError):
-    """A response that is no chat completion; the message says what is wrong with it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderError:
-    """An error that the provider reported inside a response. `code` is its own, as text."""
-
-    code: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
-    """One call the model asks for. `arguments` is None when they can't be read; `problem` then says why.
-
-    `raw` is the text as received.
-    """
-
-    id: str
-    name: str
-    arguments: dict[str, Any] | None
-    raw: str
-    problem: str | None = None
-
-    def started(self) -> OperationStarted:
-        if self.arguments is None:
-            return OperationStarted(self.id, self.name, MISSING, raw_input=self.raw)
-        return OperationStarted(self.id, self.name, self.arguments)
-
-    def sent_back(self) -> dict[str, Any]:
-        """The call as it stands in the next request: arguments are text, and always valid JSON."""
-        arguments = "{}" if self.arguments is None else self.raw or "{}"
-        return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": arguments}}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelReply:
-    """One answer of the model. `text` is None without content; `events` hold reasoning, text and unknown parts.
-
-    `message` is the assistant message for the next request, `coverage` what this answer can't prove.
-    """
-
-    text: str | None
-    events: tuple[Event, ...]
-    calls: tuple[ToolCall, ...]
-    finish: Finish
-    usage: Usage | None
-    message: dict[str, Any]
-    coverage: Mapping[Channel, CoverageEntry] = field(default_factory=dict[Channel, CoverageEntry])
-
-    @property
-    def is_empty(self) -> bool:
-        """Well-formed and wholly empty: no text, call, reasoning or unknown part, and not cut short or filtered."""
-        reasoned = self.usage is not None and bool(self.usage.reasoning_tokens)
-        normal = self.finish not in (Finish.LENGTH, Finish.FILTERED)
-        return normal and not (self.text or self.events or self.calls or reasoned)
-
-
 def reported_error(response: Any) -> ProviderError | None:
-    """The error inside a response of any status; None when it reports none."""
+    """The error inside a response of any status, of any of the APIs; None when it reports none."""
     error = mapping(response).get("error")
     if not error:
         return None
@@ -130,11 +66,11 @@ def read_response(response: Any, *, reasoning_as_reply: bool = False) -> ModelRe
     document = mapping(response)
     choices = [mapping(choice) for choice in sequence(document.get("choices"))]
     if not choices:
-        raise UnusableResponse(f"the response has no choices: {_head(response)}")
+        raise UnusableResponse(f"the response has no choices: {head(response)}")
     choice = next((item for item in choices if item.get("index") == 0), choices[0])
     message = mapping(choice.get("message"))
     if not message:
-        raise UnusableResponse(f"the response's choice has no message: {_head(choice)}")
+        raise UnusableResponse(f"the response's choice has no message: {head(choice)}")
     parts = list(_content_events(message.get("content")))
     reasoning = _reasoning(message) + "".join(event.text for event in parts if isinstance(event, Thinking))
     answer = _joined(event.text for event in parts if isinstance(event, Message))
@@ -154,7 +90,7 @@ def read_response(response: Any, *, reasoning_as_reply: bool = False) -> ModelRe
         calls=calls,
         finish=_FINISH.get(str(finish_reason), Finish.UNKNOWN),
         usage=usage,
-        message=_sent_back(answer, calls),
+        sent_back=(_sent_back(answer, calls),),
         coverage=dict(_doubts(message, finish_reason, usage, reasoning)),
     )
 
@@ -185,29 +121,6 @@ def read_usage(raw: Any) -> Usage | None:
     )
 
 
-def read_arguments(value: Any) -> tuple[dict[str, Any] | None, str, str | None]:
-    """Tool arguments as `(object or None, text as received, problem)`. Empty, blank and null mean `{}`."""
-    if value is None:
-        return {}, "", None
-    if not isinstance(value, str):
-        parsed, raw = value, as_text(value)
-    else:
-        raw = value
-        if not raw.strip():
-            return {}, "", None
-        try:
-            parsed = json.loads(raw)
-        except (ValueError, RecursionError) as error:
-            return None, raw, f"the arguments are not valid JSON: {error}"
-    if parsed is None:
-        return {}, "", None
-    if not isinstance(parsed, dict):
-        return None, raw, f"the arguments are a JSON {type(parsed).__name__}, not an object"
-    if not recordable(parsed):
-        return None, raw, "the arguments nest too deep or hold an integer of hundreds of digits"
-    return mapping(parsed), raw, None
-
-
 def _calls(message: Mapping[str, Any]) -> Iterator[ToolCall]:
     raw_calls = [mapping(item) for item in sequence(message.get("tool_calls"))]
     if not raw_calls and mapping(message.get("function_call")):
@@ -216,9 +129,7 @@ def _calls(message: Mapping[str, Any]) -> Iterator[ToolCall]:
     for index, raw_call in enumerate(raw_calls):
         function = mapping(raw_call.get("function")) or mapping(raw_call.get("custom"))
         identifier = text(raw_call.get("id")) or f"call_{index}"
-        while identifier in used:
-            identifier += f"_{index}"
-        used.add(identifier)
+        identifier = distinct(identifier, used, index)
         arguments, raw, problem = read_arguments(function.get("arguments", function.get("input")))
         name = text(function.get("name")) or ""
         yield ToolCall(id=identifier, name=name, arguments=arguments, raw=raw, problem=problem)
@@ -237,7 +148,7 @@ def _content_events(content: Any) -> Iterator[Message | Thinking | Unrecognised]
             pieces = [inner] if isinstance(inner, str) else [mapping(item).get("text") for item in sequence(inner)]
             yield Thinking("".join(text(piece) or "" for piece in pieces))
         else:
-            yield _kept(f"message.content.{kind}", part)
+            yield kept(f"message.content.{kind}", part)
 
 
 def _reasoning(message: Mapping[str, Any]) -> str:
@@ -262,19 +173,15 @@ def _unrecognised(
     ):
         for key, value in fields.items():
             if key not in known and value not in (None, [], {}, ""):
-                yield _kept(f"{prefix}.{key}", value)
+                yield kept(f"{prefix}.{key}", value)
     for other in choices:
         if other is not choice:
-            yield _kept("choice", other)
+            yield kept("choice", other)
     if message.get("annotations"):
-        yield _kept("message.annotations", message["annotations"])
+        yield kept("message.annotations", message["annotations"])
     reason = choice.get("finish_reason")
     if reason is not None and str(reason) not in _FINISH:
-        yield _kept("choice.finish_reason", reason)
-
-
-def _kept(name: str, raw: Any) -> Unrecognised:
-    return Unrecognised(name, raw if recordable(raw) else as_text(raw))
+        yield kept("choice.finish_reason", reason)
 
 
 def _doubts(
@@ -293,8 +200,14 @@ def _doubts(
 def _sent_back(answer: str | None, calls: tuple[ToolCall, ...]) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": answer if calls else answer or ""}
     if calls:
-        message["tool_calls"] = [call.sent_back() for call in calls]
+        message["tool_calls"] = [_call_sent_back(call) for call in calls]
     return message
+
+
+def _call_sent_back(call: ToolCall) -> dict[str, Any]:
+    """The call as it stands in the next request: arguments are text, and always valid JSON."""
+    arguments = "{}" if call.arguments is None else call.raw or "{}"
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
 def _first_count(*values: Any) -> int | None:
@@ -304,8 +217,3 @@ def _first_count(*values: Any) -> int | None:
 def _joined(texts: Iterator[str]) -> str | None:
     found = list(texts)
     return "".join(found) if found else None
-
-
-def _head(value: Any) -> str:
-    shown = as_text(value)
-    return shown if len(shown) <= 300 else shown[:300] + "…"

@@ -49,7 +49,7 @@ def test_a_plain_answer() -> None:
     reply = read_response(completion({"role": "assistant", "content": "12"}))
     assert (reply.text, reply.finish, reply.calls) == ("12", Finish.STOP, ())
     assert reply.events == (Message(Role.ASSISTANT, "12"),)
-    assert reply.message == {"role": "assistant", "content": "12"}
+    assert reply.sent_back[0] == {"role": "assistant", "content": "12"}
     assert reply.coverage == {}
 
 
@@ -110,9 +110,14 @@ def test_tool_call_pieces_find_their_call(pieces: list[Any], calls: list[Any]) -
 )
 def test_oa_05_and_oa_13_arguments_in_every_form(value: Any, arguments: Any, sent_back: str) -> None:
     raw_call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": value}}
-    (call,) = read_response(completion({"content": None, "tool_calls": [raw_call]}, "tool_calls")).calls
+    reply = read_response(completion({"content": None, "tool_calls": [raw_call]}, "tool_calls"))
+    (call,) = reply.calls
     assert call.arguments == arguments
-    assert call.sent_back() == {"id": "c1", "type": "function", "function": {"name": "look", "arguments": sent_back}}
+    assert reply.sent_back[0]["tool_calls"][0] == {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "look", "arguments": sent_back},
+    }
     started = call.started()
     if arguments is None:
         assert call.problem
