@@ -28,6 +28,7 @@ from evalfleet.model.turn import Turn, TurnInput
 from evalfleet.ports import Adapter, AdapterContext, AgentIdentity, ArmSettings, Session
 from evalfleet_adapters.entries import ENTRY_PATTERN, entry_file, load_entry
 from evalfleet_adapters.limits import AgentThreads, within_deadline
+from evalfleet_adapters.selections import Offer, SelectingSession, resumed_state
 
 VERSION = "1"
 
@@ -39,17 +40,21 @@ class PythonOptions(BaseModel):
 
     entry: str = Field(pattern=ENTRY_PATTERN, description="The agent as `module:attribute`, from the project root.")
     threads: int = Field(32, ge=1, description="How many sends of a synchronous agent may run at a time in a worker.")
+    selections: bool = Field(
+        False, description="Steps of suites are `{text, selection?}`, and select what the turn before offered."
+    )
 
 
 class PythonAdapter:
     """Runs an agent defined in Python. Whatever its code raises is a failure of kind agent."""
 
-    def __init__(self, definition: AgentDefinition, *, threads: int = 32) -> None:
+    def __init__(self, definition: AgentDefinition, *, threads: int = 32, selections: bool = False) -> None:
         target = definition.target
         if inspect.isclass(target) and not callable(getattr(target, "send", None)):
             raise ConfigurationError(f"the agent class {definition.name} needs a method send(turn)")
         self._definition = definition
         self._threads = AgentThreads(threads)
+        self._selections = selections
 
     @property
     def coverage(self) -> Coverage:
@@ -63,13 +68,16 @@ class PythonAdapter:
         """A session; a class is constructed for it with `ctx`, in a thread when its `send` is synchronous."""
         target = self._definition.target
         if not inspect.isclass(target):
-            return _FunctionSession(target, self._threads)
-        return await self._construct(target, (ctx,), ctx)
+            return self._selecting(_FunctionSession(target, self._threads))
+        return self._selecting(await self._construct(target, (ctx,), ctx))
 
     async def _construct(self, make: Callable[..., Any], given: tuple[Any, ...], ctx: AdapterContext) -> Session:
         blocking = not _is_async(cast("Any", self._definition.target).send)
         agent = await _blame_agent(ctx, lambda: _call(make, given, self._threads if blocking else None))
         return _ObjectSession(agent, self._threads)
+
+    def _selecting(self, session: Session, offered: Offer | None = None) -> Session:
+        return SelectingSession(session, offered) if self._selections else session
 
     async def close(self) -> None:
         self._threads.close()
@@ -79,7 +87,9 @@ class ResumingPythonAdapter(PythonAdapter):
     """For an agent class with `resume(state, ctx)`, which makes the agent as it was when a turn left `state`."""
 
     async def reopen(self, state: Mapping[str, Any], ctx: AdapterContext) -> Session:
-        return await self._construct(cast("Any", self._definition.target).resume, (state, ctx), ctx)
+        own, offered = resumed_state(state) if self._selections else (state, None)
+        resume = cast("Any", self._definition.target).resume
+        return self._selecting(await self._construct(resume, (own, ctx), ctx), offered)
 
 
 class _FunctionSession:
@@ -136,7 +146,7 @@ class PythonFactory:
             )
         resumes = inspect.isclass(target.target) and callable(getattr(target.target, "resume", None))
         kind = ResumingPythonAdapter if resumes else PythonAdapter
-        return kind(target, threads=options.threads)
+        return kind(target, threads=options.threads, selections=options.selections)
 
 
 factory = PythonFactory()

@@ -31,7 +31,7 @@ class SubmitOptions:
     `resume_unfinished` continues an unfinished run of the same digest; `idempotency_key` makes a repeated request
     return the run that the first one made. `keep_sandbox` says whose sandboxes stay when their attempt has ended.
     `affected_by` names a run: only the evals of its failed and errored cases run, and nothing of them is carried; with
-    `apart_from` all others do.
+    `apart_from` all others do. `retry` reopens cases of these statuses of the run that `resume_unfinished` finds.
     """
 
     overrides: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -41,6 +41,7 @@ class SubmitOptions:
     address: str | None = None
     inline: bool = False
     resume_unfinished: bool = False
+    retry: tuple[CaseStatus, ...] = ()
     workers: int | None = None
     lanes: int | None = None
     idempotency_key: str | None = None

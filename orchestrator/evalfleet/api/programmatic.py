@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
+from evalfleet.api.call_options import check_options
 from evalfleet.api.comparing import compare as compare_chosen
 from evalfleet.api.handle import RunHandle
 from evalfleet.api.listeners import OBSERVER_DEADLINE, Listeners, Observer
@@ -239,8 +240,10 @@ async def run(experiment: str | Path, **options: Unpack[RunOptions]) -> Run:
     """Run an experiment and return it when it has ended. See `RunOptions`.
 
     Prints nothing and never exits; failed criteria return. Raises DefinitionError when the definitions are
-    invalid, StoreError or InfrastructureError when the run can't be carried out, ObserverFailed when `on_event` fails.
+    or the options invalid, StoreError or InfrastructureError when the run can't be carried out, ObserverFailed when
+    `on_event` fails.
     """
+    check_options(options, [*RunOptions.__annotations__])
     address, affected = options.get("address"), options.get("affected_by")
     chosen = SubmitOptions(
         overrides=dict(options.get("overrides", {})),

@@ -27,7 +27,7 @@ from evalfleet.errors import ConfigurationError, DefinitionError, Problem
 from evalfleet.model.ids import run_id_from
 from evalfleet.model.report import RunInfo
 from evalfleet.model.sandbox import KeepSandbox
-from evalfleet.model.verdict import RunKind, RunStatus
+from evalfleet.model.verdict import CaseStatus, RunKind, RunStatus
 from evalfleet.planning.definition_digests import changed_definition
 from evalfleet.planning.plan import Plan
 from evalfleet.planning.reuse import NoHistory
@@ -82,6 +82,8 @@ async def try_(
 async def _start(
     experiment: Path, prefixes: Sequence[str], options: SubmitOptions, kind: RunKind, listeners: Listeners
 ) -> RunHandle:
+    if options.retry and not options.resume_unfinished:
+        raise _nothing_to_retry("a new run has no cases to retry")
     settings = Settings.from_environment()
     place = _place(options, settings)
     async with reaching(place, settings) as venue:
@@ -96,8 +98,12 @@ async def _start(
             if found is not None and _goes_on(found, options, listeners):
                 info = await session.reader.find_run(found.id)
                 _tell_created(listeners, info.id)
+                if options.retry:
+                    await _reopen(session, info, options.retry)
                 await _go_on(session, work, info, steal=False)
                 return RunHandle(session, info.id)
+            if options.retry:
+                raise _nothing_to_retry("there is no unfinished run of these definitions")
             run = await _begin(session, work, options, kind)
         except BaseException:
             await session.close()
@@ -108,8 +114,8 @@ async def _start(
 async def resume(run: str, options: ResumeOptions | None = None, listeners: Listeners = NOBODY) -> RunHandle:
     """Go on with a run over what is not settled; an observer is told what happens from then on.
 
-    Raises DefinitionError (`DEFINITION_CHANGED`) naming what changed since the run was planned, RunHeld when
-    another coordinator works on it, ConfigurationError when there is nothing to go on with.
+    Raises DefinitionError (`EVALUATION_RESUME_INCOMPATIBLE`) naming what changed since the run was planned, RunHeld
+    when another coordinator works on it, ConfigurationError when there is nothing to go on with.
     """
     chosen = options or ResumeOptions()
     session = await Session.open()
@@ -125,7 +131,7 @@ async def resume(run: str, options: ResumeOptions | None = None, listeners: List
             if info.status is RunStatus.COMPLETED and await lacks_suite_results(session, plan, info.id):
                 await judge_suites(session, plan, info.id)
                 return RunHandle(session, info.id)
-            await _reopen(session, info, chosen)
+            await _reopen(session, info, chosen.retry)
             work = _Work(plan, request, place, venue, listeners, chosen.keep_sandbox)
             await _go_on(session, work, info, steal=chosen.steal)
     except BaseException:
@@ -134,14 +140,21 @@ async def resume(run: str, options: ResumeOptions | None = None, listeners: List
     return RunHandle(session, info.id)
 
 
-async def _reopen(session: Session, info: RunInfo, options: ResumeOptions) -> None:
+def _nothing_to_retry(why: str) -> DefinitionError:
+    hint = "`orchestrate resume RUN --retry …` names the run, --resume-unfinished goes on with the one that never ended"
+    return DefinitionError(
+        "EVALUATION_RESUME_REQUIRED", [Problem("EVALUATION_RESUME_REQUIRED", f"--retry: {why}", hint=hint)]
+    )
+
+
+async def _reopen(session: Session, info: RunInfo, retry: Sequence[CaseStatus]) -> None:
     """Make the cases that are to be retried unsettled. Raises ConfigurationError when nothing is left to go on with."""
     reopened = 0
-    if options.retry:
+    if retry:
         who = lifecycle.current_user()
-        reopened = await lifecycle.reopen(session.url, info.id, options.retry, who=who, why="resume --retry")
+        reopened = await lifecycle.reopen(session.url, info.id, retry, who=who, why="resume --retry")
     if info.status is RunStatus.COMPLETED and not reopened:
-        statuses = " or ".join(status.value for status in options.retry)
+        statuses = " or ".join(status.value for status in retry)
         hint = f"it has no {statuses} case" if statuses else "--retry errored runs its errored cases again"
         raise ConfigurationError(f"run {info.id} is completed: {hint}")
 
@@ -284,4 +297,4 @@ def _check_unchanged(info: RunInfo, plan: Plan) -> None:
     problems = [
         Problem("DEFINITION_CHANGED", f"{name} changed since run {info.id} was planned", hint=hint) for name in changed
     ]
-    raise DefinitionError("DEFINITION_CHANGED", problems)
+    raise DefinitionError("EVALUATION_RESUME_INCOMPATIBLE", problems)

@@ -41,6 +41,9 @@ def status_option(*names: str, among: tuple[CaseStatus, ...], help: str) -> Call
     )
 
 
+#: The cases that can be run again.
+REOPENED = (CaseStatus.ERRORED, CaseStatus.FAILED, CaseStatus.BLOCKED)
+
 #: `main.invoke` looks for it before anything is parsed, so that a parse error is a document, too.
 json_option = click.option("--json", is_flag=True, expose_value=False, help="Write JSON for programs.")
 run_argument = click.argument("run")

@@ -183,7 +183,31 @@ _IN_REPORTS = CodeTable(
         ErrorCode("TURN_RESUME_UNSAFE", "it can't go on: a turn did not end well, or left nothing to go on from"),
         ErrorCode(
             "EXTERNAL_WRITE_RETRY_REQUIRES_RECONCILIATION",
-            "an attempt that may have written outside failed: it is not repeated until a person has looked",
+            "`--retry failed` or `errored` names a case that may have written outside: it is blocked, not repeated",
+            "what it wrote; then `orchestrate resume RUN --retry blocked` runs it again",
+        ),
+    ),
+)
+
+_SELECTIONS = CodeTable(
+    "Selections (`authoring`, `agent`)",
+    about="Of steps that choose from what the agent offered, where the arm says `selections: true`.",
+    codes=(
+        ErrorCode(
+            "EVALUATION_AGENT_INPUT_INVALID",
+            "a step is not `{text, selection?}`, or its selection has not exactly one of `optionIndex`, "
+            "`optionLabel` and `optionId`",
+            "the step's input; without `selections: true` an agent gets any object as it is",
+        ),
+        ErrorCode(
+            "EVALUATION_SELECTION_UNAVAILABLE",
+            "the turn before left nothing to select from",
+            "whether that turn offers options, in one `InputRequested`",
+        ),
+        ErrorCode(
+            "EVALUATION_SELECTION_AMBIGUOUS",
+            "the selection fits none of the options that were offered, or several",
+            "the options of that turn: the index within their number, the label exact and unique",
         ),
     ),
 )
@@ -220,6 +244,7 @@ ATTEMPTS = Chapter(
         _CALLS_IN_A_TRACE,
         _CRITERIA_OF_SUITES,
         _IN_REPORTS,
+        _SELECTIONS,
         _EVIDENCE,
         surroundings.AGENT_AND_PROVIDER,
         surroundings.TASK_FOLDERS,

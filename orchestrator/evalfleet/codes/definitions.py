@@ -178,10 +178,22 @@ _EXPERIMENTS = CodeTable(
         ),
         ErrorCode("NO_CASES", "the selection is empty", "widen it, or say `--allow-empty`"),
         ErrorCode(
-            "DEFINITION_CHANGED",
-            "a run can't be resumed because what it runs has changed",
+            "EVALUATION_OPTIONS_INVALID",
+            "`evalfleet.run` was given an option that there is not, or a value that can't be; what an experiment says "
+            "is checked with its place instead, as `INVALID_VALUE` and the codes above",
+            "the message names the nearest option",
+        ),
+        ErrorCode(
+            "EVALUATION_RESUME_REQUIRED",
+            "`--retry` without a run to go on with",
+            "`orchestrate resume RUN --retry …`, or `--resume-unfinished`",
+        ),
+        ErrorCode(
+            "EVALUATION_RESUME_INCOMPATIBLE",
+            "a run can't be resumed because what it runs has changed: one or more of `DEFINITION_CHANGED`",
             "undo the change, or submit anew with `--reuse`",
         ),
+        ErrorCode("DEFINITION_CHANGED", "what has changed since the run was planned, each by its name"),
         ErrorCode(
             "STYLE_CHANGED",
             "`rescore` finds an eval read as a score that was read as a verdict when it ran, or the other way round",

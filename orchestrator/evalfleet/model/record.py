@@ -192,7 +192,8 @@ class PendingCase:
     `attempts` counts its errored attempts but the excused ones, `crashes` interrupted ones blamed on it and errored
     ones with code WORKER_CRASHED, `lost` the other interrupted ones; `last_attempt` is the latest of all of them.
     Attempts from before the case was last reopened do not count. `recorded` says that a recording of it waits to be
-    judged, `begun` that the beginning of a conversation waits to be continued.
+    judged, `begun` that the beginning of a conversation waits to be continued. `unreconciled` says that it writes
+    outside and was reopened after an attempt: nobody has said yet that it may be sent again.
     """
 
     case: Case
@@ -202,6 +203,7 @@ class PendingCase:
     last_attempt: int | None = None
     recorded: bool = False
     begun: bool = False
+    unreconciled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,7 +254,10 @@ def _take_in(state: RunState, pending: PendingCase) -> None:
     case.lost += pending.lost
     case.last_attempt = case.last_attempt or pending.last_attempt
     if case.phase is Phase.UNREAD:
-        if not losses.quarantine(state, case, None, None):
+        if pending.unreconciled and not case.recorded:
+            blocked = SettleWithout(ordinal, Settlement.BLOCKED, code=losses.RECONCILE_FIRST)
+            losses.decide_without(state, case, blocked)
+        elif not losses.quarantine(state, case, None, None):
             grants.make_ready(state, case)
     elif case.lease is not None:
         arm = pending.case.arm

@@ -291,7 +291,12 @@ WITH blocks AS (
 )
 SELECT c.ordinal, c.arm, c.eval_id, c.definition, c.style::text, c.repetition, c.content, c.fingerprint, c.row,
        c.variants, c.tags, c.external, n.attempts, n.crashes, n.lost, n.last_attempt,
-       (SELECT r.turns IS NULL FROM recordings r WHERE r.run_key = %(run_key)s AND r.ordinal = c.ordinal)
+       (SELECT r.turns IS NULL FROM recordings r WHERE r.run_key = %(run_key)s AND r.ordinal = c.ordinal),
+       CASE WHEN c.external THEN coalesce((
+           SELECT s.how = 'attempt' FROM settlements s
+           WHERE s.run_key = %(run_key)s AND s.ordinal = c.ordinal AND s.superseded_at IS NOT NULL
+           ORDER BY s.reopening DESC LIMIT 1
+       ), false) ELSE false END
 FROM (
     SELECT c.*
     FROM blocks b

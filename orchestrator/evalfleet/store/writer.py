@@ -265,7 +265,7 @@ async def _refusal(connection: Connection, run_id: str) -> Exception:
 
 
 def _pending(row: Sequence[Any], arms: Mapping[int, str]) -> PendingCase:
-    attempts, crashes, lost, last_attempt, whole = row[WIDTH:]
+    attempts, crashes, lost, last_attempt, whole, unreconciled = row[WIDTH:]
     return PendingCase(
         read_case(row, arms[row[1]]),
         attempts,
@@ -274,4 +274,5 @@ def _pending(row: Sequence[Any], arms: Mapping[int, str]) -> PendingCase:
         last_attempt,
         recorded=whole is True,
         begun=whole is False,
+        unreconciled=unreconciled,
     )

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evalfleet.codes.book import CODES
-from tests.acceptance.codes.test_every_code import COMES_WITH, place_of_test
+from tests.acceptance.codes.test_every_code import place_of_test
 from tests.architecture.source import PACKAGES, ROOT, committed_files
 
 #: Tests that need what is not here: an engine, a cluster.
@@ -69,9 +69,7 @@ def red_without(code: str, folder: Path, python: Path) -> list[str]:
 
 
 def main(codes: Sequence[str]) -> int:
-    chosen = [
-        code for code in codes or CODES if code not in COMES_WITH and not place_of_test(code).startswith(ELSEWHERE)
-    ]
+    chosen = [code for code in codes or CODES if not place_of_test(code).startswith(ELSEWHERE)]
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="renamed-") as made:
         folder = Path(made)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +11,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+import evalfleet
 from evalfleet.reports.exit_code import ExitCode
 from tests.acceptance.codes.bodies import Body, cases_of, shown, submit, write_evals
 
@@ -105,13 +108,47 @@ def test_codes_of_going_on_with_what_has_changed_since(orchestrate: Orchestrate,
     files = [*(tmp_path / "evals" / "some").iterdir()]
     for file in files:
         file.write_text(file.read_text().replace("ValueError", "KeyError"))
-    assert error_of(orchestrate, "resume", run, "--inline", cwd=tmp_path)["code"] == "DEFINITION_CHANGED"
+    refused = error_of(orchestrate, "resume", run, "--inline", cwd=tmp_path)
+    assert refused["code"] == "EVALUATION_RESUME_INCOMPATIBLE"
+    assert {each["code"] for each in refused["problems"]} == {"DEFINITION_CHANGED"}
     for file in files:
         file.write_text(file.read_text().replace("@define_eval", "@define_score_eval"))
     assert error_of(orchestrate, "rescore", run, cwd=tmp_path)["code"] == "STYLE_CHANGED"
     for file in files:
         file.unlink()
     assert error_of(orchestrate, "rescore", run, cwd=tmp_path)["code"] == "UNKNOWN_EVAL"
+
+
+def test_codes_of_calls_that_ask_for_what_there_is_not(orchestrate: Orchestrate, tmp_path: Path) -> None:
+    """Nothing is planned for them."""
+    write_evals(tmp_path, "some", {"FINE": Body("(await t.send('x')).succeeded()")})
+    (tmp_path / "experiment.yaml").write_text(json.dumps({"schema_version": 1, "name": "calls", **PARROT}))
+    for more in ((), ("--resume-unfinished",)):
+        called = ("submit", "experiment.yaml", "--inline", "--retry", "failed", *more)
+        refused = error_of(orchestrate, *called, cwd=tmp_path)
+        assert refused["code"] == "EVALUATION_RESUME_REQUIRED", refused
+        assert "orchestrate resume RUN --retry" in refused["message"]
+    wrong = {"selct": ["a"], "select": "some", "event_deadline": 0, "overrides": {"limits.concurrency": 2}}
+    with pytest.raises(evalfleet.DefinitionError) as raised:
+        asyncio.run(evalfleet.run(tmp_path / "experiment.yaml", **wrong))  # type: ignore[arg-type]
+    assert raised.value.code == "EVALUATION_OPTIONS_INVALID"
+    assert [(each.field, each.hint) for each in raised.value.problems] == [
+        ("selct", "did you mean 'select'?"),
+        ("select", None),
+        ("event_deadline", None),
+        ("overrides", None),
+    ]
+    assert "calls" not in {run["name"] for run in orchestrate("runs", "--json", cwd=tmp_path).values}
+
+
+def test_an_unfinished_run_goes_on_with_what_is_to_be_retried(orchestrate: Orchestrate, tmp_path: Path) -> None:
+    run = limited(orchestrate, tmp_path)["run"]["id"]
+    errored = len(orchestrate("show", run, "--status", "errored", "--json").values)
+    called = ("submit", "experiment.yaml", "--inline", "--resume-unfinished", "--retry", "errored", "--json")
+    ended = orchestrate(*called, cwd=tmp_path)
+    assert ended.values[-1]["run"]["id"] == run
+    again = [each for each in ended.values if each.get("event") == "case.started" and each["attempt"] == 2]
+    assert len(again) == errored >= 2, ended.out
 
 
 def test_a_rule_of_acceptance_that_this_version_does_not_read(orchestrate: Orchestrate, tmp_path: Path) -> None:

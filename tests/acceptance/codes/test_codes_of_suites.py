@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.acceptance.cli.conftest import Orchestrate
 
 AGENT = """
-from evalfleet import Coverage, Stop, StopKind, Turn, agent, complete, partial
+from evalfleet import Coverage, InputOption, InputRequested, Stop, StopKind, Turn, agent, complete, partial
 
 COVERAGE = Coverage(events=complete, actions=partial("only the last call"), messages=complete, usage=complete,
                     status=complete, data=complete)
@@ -33,7 +33,9 @@ COVERAGE = Coverage(events=complete, actions=partial("only the last call"), mess
 @agent(coverage=COVERAGE)
 async def clerk(turn, ctx):
     stop = Stop(StopKind.COMPLETED, "sold out") if turn.text == "leave" else None
-    return Turn(reply=turn.text, stop=stop)
+    options = (InputOption("desk", "A lamp"), InputOption("wall", "A lamp"))
+    events = (InputRequested("which", options=options),) if turn.text == "which" else ()
+    return Turn(reply=turn.text, stop=stop, events=events)
 """
 
 EVALUATORS = """
@@ -69,6 +71,10 @@ def step(name: str, text: str, *assertions: dict[str, Any], **more: Any) -> dict
     return {"id": name, "input": {"text": text}, "assertions": list(assertions), **more}
 
 
+def selecting_step(name: str, **selection: Any) -> dict[str, Any]:
+    return {"id": name, "input": {"text": "this one", "selection": selection}}
+
+
 def suite(*scenarios: dict[str, Any]) -> dict[str, Any]:
     return {"schemaVersion": 1, "id": "shop", "name": "Shop", "scenarios": list(scenarios)}
 
@@ -97,6 +103,21 @@ SCENARIOS: dict[str, tuple[dict[str, Any], str, str | None]] = {
         "blocked",
         None,
     ),
+    "EVALUATION_AGENT_INPUT_INVALID": (
+        scenario("evaluation_agent_input_invalid", selecting_step("a", optionIndex=0, optionId="desk")),
+        "error",
+        None,
+    ),
+    "EVALUATION_SELECTION_UNAVAILABLE": (
+        scenario("evaluation_selection_unavailable", selecting_step("a", optionIndex=0)),
+        "error",
+        None,
+    ),
+    "EVALUATION_SELECTION_AMBIGUOUS": (
+        scenario("evaluation_selection_ambiguous", step("a", "which"), selecting_step("b", optionLabel="A lamp")),
+        "error",
+        None,
+    ),
 }  # fmt: skip
 
 
@@ -108,7 +129,7 @@ def project(folder: Path, *scenarios: dict[str, Any], evaluators: str = EVALUATO
     return folder
 
 
-ARMS = {"mine": {"adapter": "python", "entry": "my_clerk:clerk"}}
+ARMS = {"mine": {"adapter": "python", "entry": "my_clerk:clerk", "selections": True}}
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +151,10 @@ def test_a_code_of_a_scenario(written: tuple[str, dict[str, Any]], code: str) ->
     _, status, pointer = SCENARIOS[code]
     case = written[1][code.lower()]
     assert (case["status"], case["errorCode"], case.get("errorPointer")) == (status, code, pointer)
-    assert len(case["turns"]) == 1, "what can't be judged, and an agent that wants no more, end the conversation"
+    played = 2 if code == "EVALUATION_SELECTION_AMBIGUOUS" else 1
+    assert len(case["turns"]) == played, "what can't be judged, and an agent that wants no more, end the conversation"
+    if "SELECTION" in code or "INPUT" in code:
+        assert (case["turns"][-1]["errorCode"], "observation" in case["turns"][-1]) == (code, False)
 
 
 def test_the_others_pass_and_no_private_text_is_in_the_report(written: tuple[str, dict[str, Any]]) -> None:

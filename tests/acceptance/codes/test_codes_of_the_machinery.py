@@ -180,6 +180,33 @@ async def test_what_a_killed_run_had_under_way(orchestrate: Orchestrate, tmp_pat
     assert (last["outcome"], fine["status"]) == ("completed", "passed")
 
 
+def test_a_failed_write_is_only_sent_again_when_a_person_has_looked(orchestrate: Orchestrate, tmp_path: Path) -> None:
+    failing = Body("(await t.send('x')).succeeded(); t.check(1, equals(2))", options="external=True")
+    breaking = Body("await t.send('x'); raise ValueError", options="external=True")
+    write_evals(tmp_path, "outside", {"FAILS": failing, "BREAKS": breaking, "FINE": FINE})
+    (tmp_path / "my_agent.py").write_text(HANGS)
+    (tmp_path / "free").touch()
+    arms = {"mine": {"adapter": "python", "entry": "my_agent:hangs"}}
+    ended = submit(orchestrate, tmp_path, {"arms": arms, "writes": {"allow_external": True}})
+    starts, run = tmp_path / "starts", ended.values[-1]["run"]["id"]
+    assert starts.read_text() == "xxx"
+
+    def retried(*statuses: str) -> tuple[list[tuple[str, str | None]], str]:
+        """How the cases came out that were retried, and what has been sent by then."""
+        options = [part for status in statuses for part in ("--retry", status)]
+        again = orchestrate("resume", run, "--inline", *options, "--json", cwd=tmp_path)
+        ends = [each for each in again.values if each.get("event") == "case.completed"]
+        return sorted((each["status"], each.get("code")) for each in ends), starts.read_text()
+
+    blocked = ("blocked", "EXTERNAL_WRITE_RETRY_REQUIRES_RECONCILIATION")
+    assert retried("failed", "errored") == ([blocked, blocked], "xxx"), "nothing was sent"
+    broken = cases_of(orchestrate, ended)["outside/breaks"]
+    assert (broken["status"], broken["code"], broken["attempts"]) == (*blocked, 1)
+    assert cases_of(orchestrate, ended)["outside/fails"]["status"] == "failed", "its first verdict counts"
+    assert retried("blocked") == ([("errored", "EVAL_RAISED"), ("failed", None)], "xxxxx"), "a person allowed it"
+    assert retried("errored") == ([blocked], "xxxxx"), "once"
+
+
 # --- on Ray -----------------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@
 | a process of its own | `test_codes_of_the_machinery.py`: APART |
 | a definition | `test_codes_of_definitions.py`: EVAL_FILES, OF_ROWS, AT_ONCE, EXPERIMENTS |
 | what a test is about that shares no run with others | SINGLE |
-| what no run brings about, what none brings about yet | GUARDS, COMES_WITH |
+| what no run brings about | GUARDS |
 
 `rename.py` renames each in turn, and its test has to notice.
 """
@@ -92,6 +92,8 @@ SINGLE = {
     "RECORDING_UNREADABLE": f"{MACHINERY}::test_a_recording_that_is_damaged_when_it_is_to_be_judged",
     "EXTERNAL_WRITES_NOT_AUTHORIZED": f"{MACHINERY}::test_a_write_to_the_outside_has_to_be_allowed",
     "EXTERNAL_WRITE_RESUME_REQUIRES_RECONCILIATION": f"{MACHINERY}::test_what_a_killed_run_had_under_way",
+    "EXTERNAL_WRITE_RETRY_REQUIRES_RECONCILIATION": f"{MACHINERY}::"
+    "test_a_failed_write_is_only_sent_again_when_a_person_has_looked",
     "RUN_INTERRUPTED": f"{MACHINERY}::test_what_a_killed_run_had_under_way",
     "WORKER_STALLED": "acceptance/kill/test_stops.py::test_an_actor_that_stops_is_killed_and_replaced",
     "LEASE_EXPIRED": "acceptance/kill/test_node_loss.py::test_leases_of_a_lost_node_come_back_after_their_end",
@@ -108,6 +110,9 @@ SINGLE = {
     "INVALID_OVERRIDE": f"{DEFINITIONS}::test_a_code_of_what_is_set_for_one_call",
     "INVALID_LABEL": "acceptance/judge/test_judged_runs.py::test_labels_that_are_none_are_named_by_their_line",
     "DEFINITION_CHANGED": f"{LATER}::test_codes_of_going_on_with_what_has_changed_since",
+    "EVALUATION_RESUME_INCOMPATIBLE": f"{LATER}::test_codes_of_going_on_with_what_has_changed_since",
+    "EVALUATION_RESUME_REQUIRED": f"{LATER}::test_codes_of_calls_that_ask_for_what_there_is_not",
+    "EVALUATION_OPTIONS_INVALID": f"{LATER}::test_codes_of_calls_that_ask_for_what_there_is_not",
     "STYLE_CHANGED": f"{LATER}::test_codes_of_going_on_with_what_has_changed_since",
     "UNKNOWN_EVAL": f"{LATER}::test_codes_of_going_on_with_what_has_changed_since",
     "INVALID_ACCEPT": f"{LATER}::test_a_rule_of_acceptance_that_this_version_does_not_read",
@@ -184,6 +189,8 @@ GUARDS = {
     "SANDBOX_FORBIDDEN": "kubernetes/test_refusals.py::test_a_check_says_which_rights_are_missing",
     "SANDBOX_QUOTA": "kubernetes/test_refusals.py::test_a_quota_that_is_used_up_is_told_from_a_missing_right",
     "SANDBOX_UNSCHEDULABLE": "kubernetes/test_refusals.py::test_what_no_node_takes_is_given_up_after_a_while",
+    # no run uses a sandbox a second time; who holds one may reset it
+    "SANDBOX_UNCLEAN": "unit/sandboxes/test_local.py::test_what_isolates_nothing_can_not_be_reset",
     # the sandbox would have to go away in the moment before its gateway opens
     "SANDBOX_UNREACHABLE": "unit/sandboxes/test_listening.py::test_a_network_that_is_gone_is_unreachable",
     # another version would have to be installed where the worker runs, or no pyarrow
@@ -192,13 +199,7 @@ GUARDS = {
     "MISSING_EXTRA": "unit/planning/test_tables.py::test_without_the_extra_one_line_says_how_to_install_it",
 }
 
-#: Codes that no attempt ends with yet, and what brings them.
-COMES_WITH = {
-    "SANDBOX_UNCLEAN": "sandboxes that serve one attempt after another",
-    "EXTERNAL_WRITE_RETRY_REQUIRES_RECONCILIATION": "retries of evals that write to the outside",
-}
-
-LISTED = IN_TABLES | set(SINGLE) | set(GUARDS) | set(COMES_WITH)
+LISTED = IN_TABLES | set(SINGLE) | set(GUARDS)
 
 
 def place_of_test(code: str) -> str:
@@ -216,7 +217,7 @@ def test_every_code_is_triggered() -> None:
 
 def test_no_table_has_a_code_that_is_gone() -> None:
     assert LISTED - set(CODES) == set()
-    assert not IN_TABLES & {*GUARDS, *COMES_WITH}
+    assert not IN_TABLES & {*GUARDS}
 
 
 @pytest.mark.parametrize("code", [*SINGLE, *GUARDS])

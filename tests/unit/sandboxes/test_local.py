@@ -226,3 +226,11 @@ async def test_who_only_looks_keeps_nobody_from_his_sandbox(provider: LocalProvi
         await asyncio.sleep(0.05)
         assert not making.done()
     assert (await (await making).run(Command(argv=("echo", "well")))).text == "well\n"
+
+
+async def test_what_isolates_nothing_can_not_be_reset(provider: LocalProvider) -> None:
+    sandbox = await provider.create(SandboxSpec(network="open"), "owner")
+    with pytest.raises(AttemptFailure) as refused:
+        await sandbox.reset()
+    assert (refused.value.kind, refused.value.code) == (FailureKind.SANDBOX, "SANDBOX_UNCLEAN")
+    await sandbox.close()

@@ -14,17 +14,16 @@ from evalfleet.cli.application import Application, pass_application
 from evalfleet.cli.outcome import conclude
 from evalfleet.cli.progress import ProgressDisplay
 from evalfleet.cli.warmth import why_not_joined
-from evalfleet.model.verdict import CaseStatus
 from evalfleet.reports.backend_lines import default_backend_line
 from evalfleet.reports.exit_code import ExitCode
-
-REOPENED = (CaseStatus.ERRORED, CaseStatus.FAILED, CaseStatus.BLOCKED)
 
 
 @click.command()
 @options.run_argument
 @options.set_option
-@options.status_option("--retry", among=REOPENED, help="Run settled cases of this status again; may be repeated.")
+@options.status_option(
+    "--retry", among=options.REOPENED, help="Run settled cases of this status again; may be repeated."
+)
 @click.option("--steal", is_flag=True, help="Take the run from a coordinator that still seems alive.")
 @click.option(
     "--project",

@@ -35,6 +35,9 @@ from evalfleet.reports.exit_code import ExitCode
     is_flag=True,
     help="Go on with a run of the same definitions that never ended.",
 )
+@options.status_option(
+    "--retry", among=options.REOPENED, help="With --resume-unfinished: also run its settled cases of this status again."
+)
 @click.option("--wait/--detach", "wait", default=True, help="Wait for the end, or return once the run is on its way.")
 @click.option(
     "--affected-by", metavar="RUN", help="Only the evals of RUN's failed and errored cases, all of them anew."
