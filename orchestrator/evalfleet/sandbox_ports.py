@@ -189,14 +189,26 @@ class Unenforced(Protocol):
     def notices(self) -> tuple[str, ...]: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inlet:
+    """Where a sandbox reaches us: what its commands say to `port` of its 127.0.0.1 comes in at `descriptor`.
+
+    That is a listening stream socket, which its receiver owns: of the sandbox's network, or the end of a relay.
+    """
+
+    descriptor: int
+    port: int
+
+
 @runtime_checkable
 class Listening(Protocol):
     """What a sandbox also is when something outside can listen in its network: see the gateway."""
 
-    async def listen(self) -> int:
-        """The descriptor of a TCP socket that listens on 127.0.0.1 of the sandbox's network, on a free port.
+    async def listen(self) -> Inlet:
+        """Listen on 127.0.0.1 of the sandbox's network, on a free port.
 
-        The caller owns it. Raises AttemptFailure SANDBOX_UNREACHABLE where the network can't be entered from here.
+        May be called of a sandbox that was made with an `opening`: see `Reachable.create_reachable`. Raises
+        AttemptFailure SANDBOX_UNREACHABLE where that network can't be entered from here, nor a relay be had.
         """
         ...
 

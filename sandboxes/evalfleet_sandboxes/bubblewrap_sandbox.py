@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar
 from evalfleet.enclosure_ports import Enclosed, Enclosure
 from evalfleet.errors import AttemptFailure, FailureKind, InfrastructureError
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.sandbox_ports import Command, CommandResult, Opening
+from evalfleet.sandbox_ports import Command, CommandResult, Inlet, Opening
 from evalfleet_sandboxes.anchored import Owner
 from evalfleet_sandboxes.blocking import in_thread
 from evalfleet_sandboxes.bubblewrap_rights import Rights
@@ -161,7 +161,7 @@ class BubblewrapSandbox:
     async def export(self, target: Path) -> None:
         await self._on_files(self._files.export, target)
 
-    async def listen(self) -> int:
+    async def listen(self) -> Inlet:
         """See `Listening.listen`."""
         async with self._listening:
             network = f"/proc/{os.getpid()}/fd/{self._require_open().network}"

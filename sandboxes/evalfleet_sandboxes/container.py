@@ -17,15 +17,18 @@ from pathlib import Path
 
 from evalfleet.errors import AttemptFailure, ConfigurationError, FailureKind
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.sandbox_ports import Command, CommandResult, FoundSandbox, Opening, SandboxPlace
+from evalfleet.sandbox_ports import Command, CommandResult, FoundSandbox, Inlet, Opening, SandboxPlace
 from evalfleet_sandboxes.blocking import in_thread
 from evalfleet_sandboxes.container_box import WORKDIR, Box, BoxPlan
 from evalfleet_sandboxes.container_engine import Engine, ImageConfig, choose_engine
 from evalfleet_sandboxes.container_images import Images
 from evalfleet_sandboxes.container_owner import Owner, entry_labels, entry_options, kept_mark
+from evalfleet_sandboxes.container_relay import relay_in
 from evalfleet_sandboxes.kept_environment import leave_environment, left_environment
 from evalfleet_sandboxes.listening import listen_in
 from evalfleet_sandboxes.making import bringing_files, close_all, made, starting_files, unresolved_secrets
+from evalfleet_sandboxes.relay import Relays
+from evalfleet_sandboxes.relay_program import RELAY_IMAGE
 from evalfleet_sandboxes.remote_commands import RemoteCommands, RemoteExecution
 from evalfleet_sandboxes.remote_files import RemoteFiles
 from evalfleet_sandboxes.setup_commands import set_up
@@ -54,6 +57,7 @@ class ContainerSandbox:
         self._changing = asyncio.Lock()
         self._place = plan.workdir
         self.notices: tuple[str, ...] = ()
+        self._relays = Relays(relay_in(engine, plan))
         self._enter(Box(engine, plan), {})
 
     @property
@@ -80,17 +84,17 @@ class ContainerSandbox:
 
     async def probe(self) -> None:
         self._box.require_open()
+        self._relays.require()
         if not await in_thread(self._is_there):
             await self._files.probe()
 
-    async def listen(self) -> int:
-        """See `Listening.listen`."""
+    async def listen(self) -> Inlet:
+        """See `Listening.listen`: in its network, or by a relay where that can't be entered."""
         await self._box.require_alive()
-        process = await in_thread(self._box.seen_here)
-        if process is None:
-            raise _failure("SANDBOX_UNREACHABLE", "the container does not run on this machine, as far as it shows")
-        with tempfile.TemporaryDirectory(dir=self._scratch) as folder:
-            return await listen_in(f"/proc/{self._box.pid}/ns/net", self._engine.spawner, Path(folder))
+        if await in_thread(self._box.seen_here) is not None:
+            with contextlib.suppress(AttemptFailure), tempfile.TemporaryDirectory(dir=self._scratch) as folder:
+                return await listen_in(f"/proc/{self._box.pid}/ns/net", self._engine.spawner, Path(folder))
+        return await self._relays.listen()
 
     async def read(self, path: str) -> bytes:
         return await self._files.read(path)
@@ -129,6 +133,7 @@ class ContainerSandbox:
         """See `Keepable.keep`: the container stays as it is, stopped."""
         self._closed = True
         async with self._changing:
+            await self._relays.close()
             await self._box.stop()
             await in_thread(leave_environment, kept_mark(self._scratch, self.id), self._plan.spec)
             await self._commands.end_all()
@@ -166,6 +171,7 @@ class ContainerSandbox:
         self._files = RemoteFiles(box, self._plan.workdir, self._scratch, box.copying)
 
     async def _leave(self) -> None:
+        await self._relays.close()
         await self._box.remove()
         await self._commands.end_all()
 
@@ -222,6 +228,7 @@ class ContainerProvider:
             user=user,
             labels=(*self._owner.labels(owner), *entry_labels(workdir, user)),
             spec=spec,
+            relay_image=self._place.environment.get(RELAY_IMAGE),
         )
         sandbox = ContainerSandbox(engine, plan, self._place.state, self._open.discard, opening)
         self._open.add(sandbox)

@@ -40,6 +40,8 @@ class BoxPlan:
     user: str | None
     spec: SandboxSpec
     labels: tuple[str, ...] = ()
+    #: What relays run in, beside the container; None for the container itself.
+    relay_image: str | None = None
 
     def apart(self, dialect: Dialect) -> bool:
         """Whether the workdir is no part of the container's own storage."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from evalfleet.errors import AttemptFailure, ConfigurationError, FailureKind, InfrastructureError
 from evalfleet.sandbox_ports import Command, CommandResult, Spawner
+from evalfleet_sandboxes import relay_start
 from evalfleet_sandboxes.blocking import in_thread
 
 #: The variable that names the engine's program.
@@ -127,6 +129,14 @@ class Engine:
         if into is not None:
             argv = ("sh", "-c", 'exec "$@" >"$0"', str(into.absolute()), *argv)
         command = Command(argv=argv, cwd=str(self._folder), stdin=stdin, timeout=timeout, output_limit=limit)
+        return await self._run(command, group)
+
+    async def attach(self, place: Path, *args: str, group: str) -> CommandResult:
+        """Run the client to its end with a stream of the socket that listens at `place` as its stdin and stdout."""
+        start = (sys.executable, "-I", "-S", relay_start.__file__, str(place))
+        return await self._run(Command(argv=(*start, self.program, *args), cwd=str(self._folder)), group)
+
+    async def _run(self, command: Command, group: str | None) -> CommandResult:
         try:
             return await self.spawner.run(command, base_env=self._environment, group=group)
         except InfrastructureError as error:

@@ -17,7 +17,7 @@ from ruamel.yaml.error import YAMLError
 
 from evalfleet.errors import ConfigurationError
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.sandbox_ports import FoundSandbox, SandboxPlace
+from evalfleet.sandbox_ports import FoundSandbox, Opening, SandboxPlace
 from evalfleet_sandboxes.blocking import in_thread
 from evalfleet_sandboxes.kubernetes_access import Access, find_source
 from evalfleet_sandboxes.kubernetes_api import Cluster, Refused, Unreachable
@@ -37,11 +37,12 @@ from evalfleet_sandboxes.kubernetes_pods import (
     check_template,
 )
 from evalfleet_sandboxes.kubernetes_rights import closed_network, missing_rights
-from evalfleet_sandboxes.kubernetes_sandbox import KubernetesSandbox
+from evalfleet_sandboxes.kubernetes_sandbox import KubernetesSandbox, WayOut
 from evalfleet_sandboxes.kubernetes_status import Pod
 from evalfleet_sandboxes.kubernetes_watch import PodWatch
 from evalfleet_sandboxes.making import close_all, made
 from evalfleet_sandboxes.process_start import start_of
+from evalfleet_sandboxes.relay_program import RELAY_IMAGE
 
 NAMESPACE = "EVALFLEET_KUBERNETES_NAMESPACE"
 TEMPLATE = "EVALFLEET_KUBERNETES_TEMPLATE"
@@ -105,10 +106,18 @@ class KubernetesProvider:
         SANDBOX_QUOTA, SANDBOX_FORBIDDEN, SANDBOX_UNSCHEDULABLE, SANDBOX_OOM, SANDBOX_LOST, SANDBOX_FILES_MISSING,
         SANDBOX_FILES_REFUSED, SANDBOX_SETUP_FAILED, SANDBOX_FAILED.
         """
+        return await self._created(spec, owner)
+
+    async def create_reachable(self, spec: SandboxSpec, owner: str, opening: Opening) -> KubernetesSandbox:
+        """See `Reachable.create_reachable`."""
+        image = self._environment.get(RELAY_IMAGE) or spec.image or ""
+        return await self._created(spec, owner, WayOut(opening=opening, image=image))
+
+    async def _created(self, spec: SandboxSpec, owner: str, way: WayOut | None = None) -> KubernetesSandbox:
         to = await self._connection()
-        to.maker.check(spec)
-        no_policy = await self._closed_network(to.cluster) if spec.network == "none" else None
-        sandbox = KubernetesSandbox(to.homes, spec, owner, no_policy, self._open.discard)
+        to.maker.check(spec, None if way is None else way.image)
+        no_policy = None if spec.network == "open" else await self._closed_network(to.cluster)
+        sandbox = KubernetesSandbox(to.homes, spec, owner, no_policy, self._open.discard, way)
         self._open.add(sandbox)
         return await made(sandbox, sandbox.settle())
 

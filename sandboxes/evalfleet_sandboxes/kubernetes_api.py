@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evalfleet_sandboxes.blocking import pause
 from evalfleet_sandboxes.kubernetes_access import Access
+from evalfleet_sandboxes.relay_session import CutError
 
 Json = dict[str, Any]
 _Connecting = AbstractAsyncContextManager[aiohttp.ClientWebSocketResponse]
@@ -27,6 +28,8 @@ _WATCH_SECONDS = 240
 #: Seconds between signs of life on a command's connection: a peer that vanished is noticed.
 _HEARTBEAT_SECONDS = 20.0
 _FRAME = 1 << 17
+#: What is kept of the stderr of a command that something is attached to.
+_SAID = 1000
 #: Commands that are being started at once: nodes have more trouble with that than with what runs.
 _BEGINNING = 8
 _STDIN, _STDOUT, _STDERR, _STATUS = range(4)
@@ -46,7 +49,7 @@ class Unreachable(Exception):
     """No answer from the server, however often asked."""
 
 
-class Cut(Exception):
+class Cut(CutError):
     """The connection of a command in a container ended before the command's exit status came."""
 
 
@@ -137,16 +140,33 @@ class Cluster:
 
         Raises Refused when it was not started, Cut when how it ended, or whether it started, can't be known.
         """
-        query = [("container", container), ("stdout", "1"), ("stderr", "1"), *(("stdin", "1") for _ in stdin[:1])]
+        streams = ("stdout", "stderr", *("stdin" for _ in stdin[:1]))
+        async with self._exec(pod, container, argv, streams) as (socket, begun):
+            return await _converse(socket, stdin, begun)
+
+    @asynccontextmanager
+    async def attach(self, pod: str, container: str, argv: Sequence[str]) -> AsyncGenerator[Attached]:
+        """A command in a container with its stdin and stdout; it may live on for a while after the block.
+
+        Raises Refused when it was not started, Cut when that can't be known or the connection ends.
+        """
+        async with self._exec(pod, container, argv, ("stdin", "stdout", "stderr")) as (socket, begun):
+            yield Attached(socket, begun)
+
+    @asynccontextmanager
+    async def _exec(
+        self, pod: str, container: str, argv: Sequence[str], streams: Sequence[str]
+    ) -> AsyncGenerator[tuple[aiohttp.ClientWebSocketResponse, Callable[[], None]]]:
         url = self.server.replace("http", "ws", 1) + self.path("pods", pod) + "/exec"
         how: Json = {**await self._how(), "protocols": _PROTOCOLS, "heartbeat": _HEARTBEAT_SECONDS, "max_msg_size": 0}
-        how["params"] = [*query, *(("command", part) for part in argv)]
+        asked = (("container", container), *((stream, "1") for stream in streams))
+        how["params"] = [*asked, *(("command", part) for part in argv)]
         try:
             async with (
                 _place(self._beginning) as begun,
                 cast(_Connecting, self._access.session.ws_connect(url, **how)) as socket,
             ):
-                return await _converse(socket, stdin, begun)
+                yield socket, begun
         except aiohttp.WSServerHandshakeError as error:
             if error.status == 401:
                 await self._access.renew()
@@ -172,6 +192,40 @@ class Cluster:
         """Who asks, and through what."""
         access = self._access
         return {"headers": await access.headers(), "proxy": access.proxy, "server_hostname": access.server_hostname}
+
+
+class Attached:
+    """The stdin and stdout of a running command. Both raise Cut once the command or the connection has ended."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, begun: Callable[[], None]) -> None:
+        self._socket = socket
+        self._begun = begun
+        self._said = b""
+
+    async def send(self, data: bytes) -> None:
+        """Returns when there is room for more."""
+        try:
+            for start in range(0, len(data), _FRAME):
+                await self._socket.send_bytes(bytes((_STDIN,)) + data[start : start + _FRAME])
+        except (aiohttp.ClientError, OSError) as error:
+            raise Cut(f"{type(error).__name__}: {error}") from error
+
+    async def receive(self) -> bytes:
+        """Some of its stdout, never nothing."""
+        async for message in self._socket:
+            if message.type is not aiohttp.WSMsgType.BINARY or len(message.data) < 2:
+                continue
+            self._begun()
+            channel, data = message.data[0], message.data[1:]
+            if channel == _STDOUT:
+                return data
+            if channel == _STDERR:
+                self._said = (self._said + data)[-_SAID:]
+            elif channel == _STATUS:
+                raise Cut(
+                    f"it ended with exit code {_exit_code(data)}: {self._said.decode('utf-8', 'replace').strip()}"
+                )
+        raise Cut("the connection ended")
 
 
 @asynccontextmanager

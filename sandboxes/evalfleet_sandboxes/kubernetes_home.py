@@ -14,7 +14,9 @@ from evalfleet_sandboxes.inside import Facts, Inner, parse_facts, script
 from evalfleet_sandboxes.kubernetes_api import Cluster
 from evalfleet_sandboxes.kubernetes_door import ROOM, PodDoor
 from evalfleet_sandboxes.kubernetes_making import PodMaker
+from evalfleet_sandboxes.kubernetes_relay import relay_of
 from evalfleet_sandboxes.kubernetes_watch import PodWatch
+from evalfleet_sandboxes.relay import Relays
 from evalfleet_sandboxes.remote_commands import RemoteCommands
 from evalfleet_sandboxes.remote_files import RemoteFiles
 
@@ -49,6 +51,7 @@ class Home:
     routes: bool
     commands: RemoteCommands
     files: RemoteFiles
+    relays: Relays
 
 
 class Homes:
@@ -61,11 +64,14 @@ class Homes:
         self._scratch = scratch
         self._workdirs: dict[str, str] = {}
 
-    async def move_in(self, spec: SandboxSpec, owner: str) -> Home:
-        """Raises AttemptFailure of kind sandbox; then there is no Pod."""
+    async def move_in(self, spec: SandboxSpec, owner: str, relay: str | None) -> Home:
+        """Move into a Pod of its own; one with a container of the image `relay` beside it can be listened in.
+
+        Raises AttemptFailure of kind sandbox; then there is no Pod.
+        """
         lease = self._maker.lease(owner)
         name = lease.name
-        await self._maker.make(lease, spec, Inner(state=_STATE, workdir=_WORKDIR).keep(open_to_all=False))
+        await self._maker.make(lease, spec, Inner(state=_STATE, workdir=_WORKDIR).keep(open_to_all=False), relay)
         door = PodDoor(self._cluster, name, lambda: self._watch.now(name), lambda: self._maker.remove(name))
         try:
             inner = Inner(state=_STATE, workdir=await self._workdir(door, spec.image or ""))
@@ -83,10 +89,12 @@ class Homes:
             routes=routes,
             commands=commands,
             files=files,
+            relays=Relays(relay_of(self._cluster, name)),
         )
 
     async def keep(self, home: Home, why: AttemptFailure) -> None:
         """Kill every process, and let the Pod stay as it is. Raises AttemptFailure."""
+        await home.relays.close()
         await home.door.kill_all()
         home.door.shut(why)
         await self._maker.keep(home.name, home.workdir)
@@ -94,6 +102,7 @@ class Homes:
 
     async def move_out(self, home: Home, why: AttemptFailure) -> None:
         """Kill every process, remove the Pod. Raises AttemptFailure SANDBOX_CLEANUP_FAILED; may be called again."""
+        await home.relays.close()
         with contextlib.suppress(TimeoutError):  # what this misses ends with the Pod, a while later
             async with asyncio.timeout(_KILL_SECONDS):
                 await home.door.kill_all()

@@ -60,13 +60,16 @@ class PodMaker:
         """A lease that no other Pod has."""
         return Lease.of(self._labels, owner=owner, number=next(_NUMBERS))
 
-    def check(self, spec: SandboxSpec) -> None:
+    def check(self, spec: SandboxSpec, relay: str | None) -> None:
         """Raises AttemptFailure SANDBOX_UNSUPPORTED for what no Pod of ours has."""
-        pod(self._template, self.lease("check"), spec, (), self._runtime)
+        pod(self._template, self.lease("check"), spec, (), self._runtime, relay)
 
-    async def make(self, lease: Lease, spec: SandboxSpec, command: tuple[str, ...]) -> None:
-        """A Pod whose container runs. Raises AttemptFailure of kind sandbox; then there is none."""
-        manifest = pod(self._template, lease, spec, command, self._runtime)
+    async def make(self, lease: Lease, spec: SandboxSpec, command: tuple[str, ...], relay: str | None) -> None:
+        """A Pod whose container runs, one of the image `relay` beside it.
+
+        Raises AttemptFailure of kind sandbox; then there is none.
+        """
+        manifest = pod(self._template, lease, spec, command, self._runtime, relay)
         if (known := self._images.get(spec.image or "")) is not None:
             raise AttemptFailure(known.kind, known.code, str(known))
         async with self._starts.one() as push_back:

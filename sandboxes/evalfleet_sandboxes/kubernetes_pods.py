@@ -15,6 +15,7 @@ from evalfleet.errors import AttemptFailure, ConfigurationError, FailureKind
 from evalfleet.model.definition import Resources, SandboxSpec
 from evalfleet_sandboxes.inside import KEEPER, MARK
 from evalfleet_sandboxes.making import unresolved_secrets
+from evalfleet_sandboxes.relay_program import WAITING
 
 Manifest = dict[str, Any]
 
@@ -27,8 +28,12 @@ RUN, OWNER, HOST, PID = "evalfleet.run", "evalfleet.owner", "evalfleet.host", "e
 #: When the process began, by its kernel's count; whether the Pod stays after its attempt; where its commands start.
 START, KEPT, WORKDIR = "evalfleet.start", "evalfleet.kept", "evalfleet.workdir"
 POLICY = "evalfleet-closed"
+#: The container beside a sandbox's that relays run in; it shares no more than the network.
+RELAY = "evalfleet-relay"
 
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+#: Who owns nothing, and is in no sandbox.
+_NOBODY = 65534
 _USER = re.compile(r"(\d+)(?::(\d+))?")
 
 
@@ -93,15 +98,25 @@ class Lease:
         return {RUN: self.run, OWNER: self.owner, HOST: self.host, PID: self.pid, START: self.start}
 
 
-def pod(template: Manifest, lease: Lease, spec: SandboxSpec, command: tuple[str, ...], runtime: str | None) -> Manifest:
-    """The Pod of a lease: the template, filled in. Raises AttemptFailure SANDBOX_UNSUPPORTED."""
-    if refused := list(_unsupported(spec)):
+def pod(
+    template: Manifest,
+    lease: Lease,
+    spec: SandboxSpec,
+    command: tuple[str, ...],
+    runtime: str | None,
+    relay: str | None = None,
+) -> Manifest:
+    """The Pod of a lease: the template, filled in; with a container of the image `relay` beside the sandbox's.
+
+    Raises AttemptFailure SANDBOX_UNSUPPORTED.
+    """
+    if refused := list(_unsupported(spec, reachable=relay is not None)):
         message = f"a kubernetes sandbox has {'; '.join(refused)}"
         raise AttemptFailure(FailureKind.SANDBOX, "SANDBOX_UNSUPPORTED", message)
     made = deepcopy(template)
     metadata = made.setdefault("metadata", {})
     metadata["name"] = lease.name
-    closed = {CLOSED: "none"} if spec.network == "none" else {CLOSED: "open"}
+    closed = {CLOSED: "open" if spec.network == "open" else "none"}
     metadata["labels"] = {**metadata.get("labels", {}), **lease.labels, **closed}
     metadata["annotations"] = {**metadata.get("annotations", {}), **lease.annotations}
     if runtime:
@@ -109,6 +124,8 @@ def pod(template: Manifest, lease: Lease, spec: SandboxSpec, command: tuple[str,
     container = _named(made["spec"]["containers"], CONTAINER)
     container.update(image=spec.image, command=list(command), args=[])
     container["env"] = [*container.get("env", []), {"name": MARK, "value": KEEPER}]  # so that no command's end is its
+    if relay is not None:
+        made["spec"]["containers"].append(_relay(relay, container.get("imagePullPolicy")))
     if spec.user is not None:
         made["spec"]["securityContext"] = {**made["spec"].get("securityContext", {}), **_user(spec.user)}
     if limits := _limits(spec.resources):
@@ -141,10 +158,11 @@ def closing_policy() -> Manifest:
 
 def notices(spec: SandboxSpec, no_policy: str | None, *, routes: bool) -> Iterator[str]:
     """What of the spec can't be promised. `no_policy` says why there is none, `routes` that a route leads out."""
-    if spec.network == "none" and routes and no_policy is not None:
-        yield f"network: none is not enforced: {no_policy}"
-    elif spec.network == "none" and routes:
-        yield f"network: none holds only where the cluster's network plugin enforces {POLICY}, which can't be told"
+    asked = spec.network if isinstance(spec.network, str) else ", ".join(spec.network)
+    if asked != "open" and routes and no_policy is not None:
+        yield f"network: {asked} is not enforced: {no_policy}"
+    elif asked != "open" and routes:
+        yield f"network: {asked} holds only where the cluster's network plugin enforces {POLICY}, which can't be told"
     if spec.resources.pids is not None:
         yield f"resources.pids: {spec.resources.pids} is not enforced: a node has its own limit for all its Pods"
     if spec.resources.disk is not None:
@@ -166,18 +184,30 @@ def _digest(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
 
 
-def _unsupported(spec: SandboxSpec) -> Iterator[str]:
+def _unsupported(spec: SandboxSpec, *, reachable: bool) -> Iterator[str]:
     if spec.build is not None:
         yield f"no way to build an image (build: {spec.build}): push one, and set sandbox.image"
     elif spec.image is None:
         yield "no image of its own: set sandbox.image"
     if spec.user is not None and not _USER.fullmatch(spec.user):
         yield f"users by number only (user: {spec.user}): write 1000 or 1000:1000"
-    if not isinstance(spec.network, str):
+    if not isinstance(spec.network, str) and not reachable:
         yield f"no way to reach some hosts only (network: {', '.join(spec.network)}): say none or open"
-    elif spec.network not in ("none", "open"):
+    elif isinstance(spec.network, str) and spec.network not in ("none", "open"):
         yield f"no network {spec.network!r}: say none or open"
     yield from unresolved_secrets(spec)
+
+
+def _relay(image: str, pull: str | None) -> Manifest:
+    nobody = {"runAsNonRoot": True, "runAsUser": _NOBODY, "runAsGroup": _NOBODY, "readOnlyRootFilesystem": True}
+    made = {
+        "name": RELAY,
+        "image": image,
+        "command": [*WAITING],
+        "securityContext": {**nobody, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": "1", "memory": "128Mi"}},
+    }
+    return made if pull is None else {**made, "imagePullPolicy": pull}
 
 
 def _user(user: str) -> dict[str, Any]:

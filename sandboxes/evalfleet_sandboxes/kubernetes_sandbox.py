@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.sandbox_ports import Command, CommandResult
+from evalfleet.sandbox_ports import Command, CommandResult, Inlet, Opening
 from evalfleet_sandboxes.blocking import in_thread
 from evalfleet_sandboxes.kubernetes_home import Home, Homes
 from evalfleet_sandboxes.kubernetes_pods import notices
@@ -20,10 +21,19 @@ from evalfleet_sandboxes.setup_commands import set_up
 _LOOKS = 15
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayOut:
+    """What opens a way out of a sandbox, and the image that what carries it runs in."""
+
+    opening: Opening
+    image: str
+
+
 class KubernetesSandbox:
     """One attempt's Pod, made by `settle`. `notices` says what of the spec is not enforced, or can't be told.
 
-    `no_policy` says why the namespace has no policy that closes networks, None where it has.
+    `no_policy` says why the namespace has no policy that closes networks, None where it has. Without a `way` out
+    nothing can listen in its network.
     """
 
     def __init__(
@@ -33,11 +43,13 @@ class KubernetesSandbox:
         owner: str,
         no_policy: str | None,
         on_closed: Callable[[KubernetesSandbox], None],
+        way: WayOut | None = None,
     ) -> None:
         self._homes = homes
         self._spec = spec
         self._owner = owner
         self._on_closed = on_closed
+        self._way = way
         self._closed = False
         self._moving = asyncio.Lock()
         self._making: asyncio.Task[None] | None = None
@@ -74,9 +86,14 @@ class KubernetesSandbox:
         """By what the cluster reports; after a command, and now and then, by a look inside."""
         home = self._opened()
         await home.door.require_alive()
+        home.relays.require()
         if self._looks % _LOOKS == 0:
             await home.files.probe()
         self._looks += 1
+
+    async def listen(self) -> Inlet:
+        """See `Listening.listen`: by a relay in the container beside it."""
+        return await self._opened().relays.listen()
 
     async def read(self, path: str) -> bytes:
         return await self._opened().files.read(path)
@@ -140,9 +157,13 @@ class KubernetesSandbox:
 
     async def _made(self) -> None:
         files = await in_thread(starting_files, self._spec)
-        home = self._settled = await self._homes.move_in(self._spec, self._owner)
+        home = self._settled = await self._homes.move_in(
+            self._spec, self._owner, None if self._way is None else self._way.image
+        )
         self._looks = 0
         self.notices = tuple(notices(self._spec, self._no_policy, routes=home.routes))
+        if self._way is not None:
+            home.commands.know(await self._way.opening(self))
         if files is not None:
             with bringing_files():
                 await home.files.upload(files, ".")

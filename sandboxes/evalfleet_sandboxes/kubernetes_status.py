@@ -9,13 +9,16 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalfleet.errors import AttemptFailure, FailureKind
-from evalfleet_sandboxes.kubernetes_pods import CONTAINER
+from evalfleet_sandboxes.kubernetes_pods import CONTAINER, RELAY
+from evalfleet_sandboxes.relay_program import REMEDY
 
 #: What no later try of the same image changes.
 IMAGE_FINAL = ("InvalidImageName", "ErrImageNeverPull")
 #: Why a container waits for its image in vain; a first pull that failed (ErrImagePull) is tried again by the kubelet.
 _IMAGE_REASONS = frozenset({*IMAGE_FINAL, "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"})
 _CONFIGURATION_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+#: What the runtimes say of a container whose first process could not be started.
+_START_REASONS = frozenset({"ContainerCannotRun", "StartError"})
 #: What the kubelet, the scheduler and the controllers of nodes say of a Pod that they took away.
 _TAKEN = {
     "Evicted": "its node ran out of something and evicted it",
@@ -143,9 +146,22 @@ def standing(pod: Pod) -> Standing:
         return _over("SANDBOX_LOST", "somebody deleted it")
     if status.phase in ("Failed", "Succeeded"):
         return _over("SANDBOX_LOST", f"it ended: {status.reason or status.phase}{_said(status.message)}")
-    if own.running is not None:
+    beside = next((found.state for found in status.containerStatuses if found.name == RELAY), None)
+    if beside is not None and (why := _not_started(beside)):
+        return _over("SANDBOX_UNREACHABLE", f"its relay can't be started, {why}: {REMEDY}")
+    if own.running is not None and (beside is None or beside.running is not None or beside.terminated is not None):
         return Standing(Stage.RUNNING)
     return _starting(status, own, placed=bool(pod.spec.nodeName))
+
+
+def _not_started(beside: ContainerState) -> str:
+    """Why the container of relays will never run; empty when it does, may yet, or has."""
+    wait, ended = beside.waiting, beside.terminated
+    if wait is not None and wait.reason in _IMAGE_REASONS | _CONFIGURATION_REASONS:
+        return f"{wait.reason}{_said(wait.message)}"
+    if ended is not None and ended.reason in _START_REASONS:
+        return f"{ended.reason}{_said(ended.message)}"
+    return ""
 
 
 def _starting(status: PodStatus, own: ContainerState, *, placed: bool) -> Standing:

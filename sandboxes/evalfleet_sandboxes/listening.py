@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 
 from evalfleet.errors import AttemptFailure, FailureKind, InfrastructureError
-from evalfleet.sandbox_ports import Command, Spawner
+from evalfleet.sandbox_ports import Command, Inlet, Spawner
 from evalfleet_sandboxes import listener
 
 _SECONDS = 60.0
 
 
-async def listen_in(network: str, spawner: Spawner, folder: Path) -> int:
-    """The descriptor of a TCP socket that listens on 127.0.0.1 of a network, on a free port.
+async def listen_in(network: str, spawner: Spawner, folder: Path) -> Inlet:
+    """A TCP socket that listens on 127.0.0.1 of a network, on a free port.
 
     `network` is its file in /proc, `folder` a directory of this machine that nobody else uses meanwhile. Raises
     AttemptFailure SANDBOX_UNREACHABLE where the network can't be entered from here.
@@ -41,7 +41,12 @@ async def listen_in(network: str, spawner: Spawner, folder: Path) -> int:
         with sender:
             _, descriptors, _, _ = socket.recv_fds(sender, 1, 1)
         os.set_inheritable(descriptors[0], False)
-        return descriptors[0]
+        return Inlet(descriptor=descriptors[0], port=_port(descriptors[0]))
+
+
+def _port(descriptor: int) -> int:
+    with socket.socket(fileno=os.dup(descriptor)) as listening:
+        return int(listening.getsockname()[1])
 
 
 def _unreachable(why: str) -> AttemptFailure:

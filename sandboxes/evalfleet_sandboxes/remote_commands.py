@@ -68,6 +68,10 @@ class RemoteCommands:
         self._started: dict[str, RemoteExecution] = {}
         self._done: list[str] = []
 
+    def know(self, env: Mapping[str, str]) -> None:
+        """Give this to every command that starts from now on, over what it had."""
+        self._env = {**self._env, **env}
+
     async def run(self, command: Command) -> CommandResult:
         """See `Sandbox.run`."""
         mark = mark_of(next(self._numbers))

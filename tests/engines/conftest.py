@@ -28,6 +28,20 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     yield from _started("podman", tmp_path_factory)
 
 
+@pytest.fixture(scope="session")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The name of a docker whose containers are not of this machine, as far as it shows."""
+    try:
+        with (
+            engines.docker(tmp_path_factory.mktemp("elsewhere"), elsewhere=True) as environment,
+            pytest.MonkeyPatch.context() as patch,
+        ):
+            patch.setenv(variable("elsewhere"), json.dumps(environment))
+            yield "elsewhere"
+    except NoEngineError as error:
+        pytest.skip(f"docker: {error}")
+
+
 def _started(name: str, folders: pytest.TempPathFactory) -> Iterator[None]:
     start = engines.docker if name == "docker" else engines.podman
     try:

@@ -18,9 +18,12 @@ from evalfleet_sandboxes.container import ContainerProvider
 from tests.engines.image import image
 
 IMAGE = "evalfleet-test/base:1"
+#: One with python3, as relays need it.
+PYTHON_IMAGE = "evalfleet-test/python:1"
 #: Other images by name: what they lack of the first one, and what they change of it, as an engine's `import` takes it.
 IMAGES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     IMAGE: ((), ()),
+    PYTHON_IMAGE: ((), ()),
     "evalfleet-test/shell-entry:1": ((), ('ENTRYPOINT ["/bin/bash"]',)),
     "evalfleet-test/deaf-entry:1": ((), ('ENTRYPOINT ["/bin/sh", "-c", "exit 3"]',)),
     "evalfleet-test/c-locale:1": ((), ("ENV LC_ALL=C",)),
@@ -38,12 +41,16 @@ class NoEngineError(Exception):
 
 
 @contextmanager
-def docker(folder: Path) -> Generator[dict[str, str]]:
-    """The environment of clients of a dockerd that ends with the block."""
+def docker(folder: Path, *, elsewhere: bool = False) -> Generator[dict[str, str]]:
+    """The environment of clients of a dockerd that ends with the block.
+
+    One that is `elsewhere` has a process namespace of its own: its containers can't be seen from here.
+    """
     if os.geteuid() != 0 or shutil.which("dockerd") is None:
         raise NoEngineError("needs root and a dockerd that can be started: apt-get install docker.io")
     address = f"unix://{folder}/docker.sock"
-    argv = ["dockerd", "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec", "--host", address]
+    argv = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"] if elsewhere else []
+    argv += ["dockerd", "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec", "--host", address]
     argv += ["--pidfile", f"{folder}/docker.pid", "--iptables=false", "--ip6tables=false"]
     pid = start_daemon([*argv, "--exec-opt", "native.cgroupdriver=cgroupfs"], env=None, log=folder / "log")
     environment = {**_own(), "DOCKER_HOST": address}
@@ -53,7 +60,7 @@ def docker(folder: Path) -> Generator[dict[str, str]]:
             if time.monotonic() > end or not process_alive(pid):
                 raise NoEngineError(f"a dockerd did not start: {(folder / 'log').read_text()[-500:]}")
             time.sleep(0.1)
-        _bring(["docker"], environment)
+        _bring(["docker"], environment, (IMAGE, PYTHON_IMAGE) if elsewhere else tuple(IMAGES))
         yield {**environment, "EVALFLEET_CONTAINER_ENGINE": "docker"}
     finally:
         if process_alive(pid):
@@ -66,9 +73,10 @@ def docker(folder: Path) -> Generator[dict[str, str]]:
 
 @contextmanager
 def podman(folder: Path) -> Generator[dict[str, str]]:
-    """The environment of a podman with storage of its own, which goes with the block."""
-    if os.geteuid() != 0 or shutil.which("podman") is None:
-        raise NoEngineError("needs root and podman: apt-get install podman runc")
+    """The environment of a podman with storage of its own, which goes with the block: rootless but for root."""
+    rootless = os.geteuid() != 0
+    if shutil.which("podman") is None or (rootless and shutil.which("newuidmap") is None):
+        raise NoEngineError("needs podman, and of ordinary users newuidmap: apt-get install podman runc uidmap")
     runtime = "runc" if shutil.which("runc") else "crun"
     (folder / "containers.conf").write_text(
         f"""
@@ -92,24 +100,30 @@ volume_path = "{folder}/volumes"
         "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
     }
     try:
-        _bring(["podman"], environment)
+        _bring(["podman"], environment, tuple(IMAGES))
         yield {**environment, "EVALFLEET_CONTAINER_ENGINE": "podman"}
     finally:
         _call(["podman", "rm", "--all", "--force", "--time", "0"], environment)
-        _call(["umount", str(folder / "graph" / "overlay")], environment)
-        shutil.rmtree(folder / "graph", ignore_errors=True)
+        if rootless:  # what is in there belongs to the user's other ids
+            _call(["podman", "unshare", "rm", "-rf", str(folder / "graph")], environment)
+        else:
+            _call(["umount", str(folder / "graph" / "overlay")], environment)
+            shutil.rmtree(folder / "graph", ignore_errors=True)
 
 
-def _bring(client: list[str], environment: Mapping[str, str]) -> None:
-    for name, (without, changes) in IMAGES.items():
+def _bring(client: list[str], environment: Mapping[str, str], images: tuple[str, ...]) -> None:
+    for name in images:
+        without, changes = IMAGES[name]
         options = [part for change in changes for part in ("--change", change)]
-        result = _call([*client, "import", *options, "-", name], environment, image(without=without))
+        result = _call(
+            [*client, "import", *options, "-", name], environment, image(without=without, python=name == PYTHON_IMAGE)
+        )
         if result.returncode != 0:
             raise NoEngineError(f"{client[0]} does not work here: {result.stderr.decode(errors='replace')[-500:]}")
 
 
 def _own() -> dict[str, str]:
-    return {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return {name: os.environ[name] for name in ("PATH", "HOME", "XDG_RUNTIME_DIR") if name in os.environ}
 
 
 def _call(argv: list[str], environment: Mapping[str, str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -118,7 +132,8 @@ def _call(argv: list[str], environment: Mapping[str, str], stdin: bytes = b"") -
 
 def call(engine: str, *args: str) -> str:
     """What an engine of these tests prints."""
-    result = _call([engine, *args], environment_of(engine))
+    environment = environment_of(engine)
+    result = _call([environment["EVALFLEET_CONTAINER_ENGINE"], *args], environment)
     assert result.returncode == 0, result.stderr.decode(errors="replace")
     return result.stdout.decode()
 
@@ -133,10 +148,10 @@ def environment_of(engine: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def provider_of(engine: str, state: Path) -> AsyncGenerator[ContainerProvider]:
-    """A provider on an engine of these tests, which the fixture of its name has started."""
+async def provider_of(engine: str, state: Path, **settings: str) -> AsyncGenerator[ContainerProvider]:
+    """A provider on an engine of these tests, which the fixture of its name has started; with more settings."""
     spawner = SystemSpawner()
-    place = SandboxPlace(state=state, spawner=spawner, environment=environment_of(engine))
+    place = SandboxPlace(state=state, spawner=spawner, environment={**environment_of(engine), **settings})
     provider = container.factory.build(place)
     try:
         yield provider

@@ -22,10 +22,15 @@ _FOLDERS = {"tmp": 0o1777, "root": 0o700, "run": 0o755, "proc": 0o555, "sys": 0o
 _LIBRARY = re.compile(r"(/\S+)(?= \(0x)")
 
 
-def image(*, without: tuple[str, ...] = ()) -> bytes:
+#: The machine's own Python, and the part of its library that a program without imports of weight needs.
+_PYTHON = Path("/usr/bin/python3")
+_LIBRARY_PARTS = ("*.py", "collections/*.py", "encodings/*.py", "importlib/*.py", "re/*.py")
+
+
+def image(*, without: tuple[str, ...] = (), python: bool = False) -> bytes:
     """The tar of a root file system with a POSIX shell, core utilities, bash and a user `worker`.
 
-    `without` leaves programs out; `sh` is one of them. `app` belongs to root.
+    `without` leaves programs out; `sh` is one of them. `python` adds a small python3. `app` belongs to root.
     """
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as tar:
@@ -46,6 +51,13 @@ def image(*, without: tuple[str, ...] = ()) -> bytes:
                 program = Path(which(name) or "").resolve()
                 _add(tar, f"usr/bin/{name}", program.read_bytes(), 0o755)
                 libraries |= {str(library): library for library in _libraries(program)}
+        if python:
+            program = _PYTHON.resolve()
+            _add(tar, "usr/bin/python3", program.read_bytes(), 0o755)
+            libraries |= {str(library): library for library in _libraries(program)}
+            library = Path("/usr/lib") / program.name
+            for file in (file for part in _LIBRARY_PARTS for file in library.glob(part)):
+                _add(tar, str(file).removeprefix("/"), file.read_bytes(), 0o644)
         for name, library in libraries.items():
             place = name if name.startswith("/usr/") else f"/usr{name}"
             _add(tar, place.removeprefix("/"), library.resolve().read_bytes(), 0o755)

@@ -19,6 +19,7 @@ from evalfleet_sandboxes.kubernetes_access import Access, find_source
 from evalfleet_sandboxes.kubernetes_api import Cluster, Refused
 from evalfleet_sandboxes.kubernetes_making import Patience
 from evalfleet_sandboxes.kubernetes_pods import Manifest
+from evalfleet_sandboxes.relay_program import RELAY_IMAGE
 
 _KUBECONFIG = os.environ.get("EVALFLEET_TEST_KUBECONFIG")
 if _KUBECONFIG is None:
@@ -27,6 +28,8 @@ if _KUBECONFIG is None:
 ENVIRONMENT = {"KUBECONFIG": _KUBECONFIG, "HOME": "/nonexistent"}
 #: Images that the cluster's node has: Debian with an entrypoint that takes no arguments, and one without tar.
 IMAGE, NO_TAR_IMAGE = "evalfleet-test/debian:1", "evalfleet-test/no-tar:1"
+#: One with python3, which the others lack, as relays need it.
+PYTHON_IMAGE = "evalfleet-test/python:1"
 
 
 @asynccontextmanager
@@ -51,7 +54,11 @@ async def suite_provider(state: Path) -> AsyncGenerator[KubernetesProvider]:
     async with admin(name) as cluster:
         await make_namespace(cluster)
     state.mkdir(parents=True, exist_ok=True)
-    environment = {kubernetes.NAMESPACE: name, **save(closing_template(), state / "pod.yaml")}
+    environment = {
+        kubernetes.NAMESPACE: name,
+        RELAY_IMAGE: PYTHON_IMAGE,
+        **save(closing_template(), state / "pod.yaml"),
+    }
     async with provider_of(state / "scratch", environment) as provider:
         yield provider
 

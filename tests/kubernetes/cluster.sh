@@ -52,15 +52,19 @@ require() {
     fi
 }
 
+debian() { # a Debian with more packages, comma-separated, as the tar of this name
+    local name=$1 root=$STATE/$1
+    [ ! -f "$IMAGES/$name.tar" ] || return 0
+    debootstrap --variant=minbase --include="$2" bookworm "$root" >"$STATE/debootstrap.log" 2>&1
+    rm -rf "$root"/var/cache/apt "$root"/var/lib/apt/lists "$root"/usr/share/{doc,man,locale}
+    tar -C "$root" -cf "$IMAGES/$name.tar.part" . && mv "$IMAGES/$name.tar.part" "$IMAGES/$name.tar"
+    rm -rf "$root"
+}
+
 root_file_systems() { # built once, from the distribution's packages
     mkdir -p "$IMAGES"
-    if [ ! -f "$IMAGES/debian.tar" ]; then
-        local root=$STATE/debian
-        debootstrap --variant=minbase bookworm "$root" >"$STATE/debootstrap.log" 2>&1
-        rm -rf "$root"/var/cache/apt "$root"/var/lib/apt/lists "$root"/usr/share/{doc,man,locale}
-        tar -C "$root" -cf "$IMAGES/debian.tar.part" . && mv "$IMAGES/debian.tar.part" "$IMAGES/debian.tar"
-        rm -rf "$root"
-    fi
+    debian debian base-files
+    debian python python3-minimal
     if [ ! -f "$IMAGES/busybox.tar" ]; then
         local root=$STATE/busybox
         mkdir -p "$root/bin" "$root/tmp"
@@ -97,6 +101,7 @@ SHELL
     docker_ import --change 'CMD ["/bin/sh"]' "$IMAGES/busybox.tar" evalfleet-test/busybox:1 >/dev/null
     # an entrypoint that takes no arguments as a command, and one image that lacks a tool
     docker_ import --change 'ENTRYPOINT ["/bin/bash"]' "$IMAGES/debian.tar" evalfleet-test/debian:1 >/dev/null
+    docker_ import "$IMAGES/python.tar" evalfleet-test/python:1 >/dev/null
     tar --delete ./usr/bin/tar <"$IMAGES/debian.tar" | docker_ import - evalfleet-test/no-tar:1 >/dev/null
 }
 

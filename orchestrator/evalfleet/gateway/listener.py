@@ -55,12 +55,14 @@ class GatewayRoom:
         allowed = [Destination.of(each) for each in allow]
         token = f"{self._random.bits(_TOKEN_BITS):048x}"
         async with AsyncExitStack() as opened:
-            listener = opened.enter_context(socket.socket(fileno=await sandbox.listen()))
-            environment = {"EVALFLEET_GATEWAY": f"http://{_address(listener)}/{token}"}
+            inlet = await sandbox.listen()
+            listener = opened.enter_context(socket.socket(fileno=inlet.descriptor))
+            environment = {"EVALFLEET_GATEWAY": f"http://127.0.0.1:{inlet.port}/{token}"}
             tunnel: Tunnel | None = None
             if allowed:
-                way_out = opened.enter_context(socket.socket(fileno=await sandbox.listen()))
-                environment |= _proxied(f"http://evalfleet:{token}@{_address(way_out)}")
+                inlet = await sandbox.listen()
+                way_out = opened.enter_context(socket.socket(fileno=inlet.descriptor))
+                environment |= _proxied(f"http://evalfleet:{token}@127.0.0.1:{inlet.port}")
                 tunnel = Tunnel(way_out, token, allowed)
                 opened.push_async_callback(tunnel.close)
                 await tunnel.start()
@@ -91,8 +93,3 @@ async def _serve(listener: socket.socket, token: str, routes: Routes) -> uvicorn
 def _proxied(proxy: str) -> dict[str, str]:
     variables = {"http_proxy": proxy, "https_proxy": proxy, "no_proxy": "127.0.0.1,localhost"}
     return variables | {name.upper(): value for name, value in variables.items()}
-
-
-def _address(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"{host}:{port}"

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.sandbox_ports import Command, CommandResult, Listening, Sandbox
+from evalfleet.sandbox_ports import Command, CommandResult, Inlet, Listening, Reachable, Sandbox
 from evalfleet.testing.runner import pytest
 from evalfleet.testing.sandbox_subject import Subject, notices
 
@@ -52,16 +52,23 @@ async def the_loopback_of_a_sandbox_works(on: Subject) -> None:
 
 
 async def a_listener_in_the_sandbox_is_heard_there_only(on: Subject) -> None:
-    other = await on.create("other")
-    if not isinstance(on.sandbox, Listening):
+    if not isinstance(on.provider, Reachable):
         pytest.skip(f"the backend {on.provider.name} has no listeners in its sandboxes")
-    with closing(socket.socket(fileno=await on.sandbox.listen())) as listener:
+    inlets: list[Inlet] = []
+
+    async def opening(sandbox: Listening) -> Mapping[str, str]:
+        inlets.append(await sandbox.listen())
+        return {"PORT": str(inlets[0].port)}
+
+    spec = SandboxSpec(image=on.image, setup=('test -n "$PORT"',))
+    mine, other = await on.provider.create_reachable(spec, "reachable", opening), await on.create("other")
+    (inlet,) = inlets
+    with closing(socket.socket(fileno=inlet.descriptor)) as listener:
         listener.setblocking(False)
-        port = listener.getsockname()[1]
         answering = asyncio.ensure_future(_answer_once(listener))
         if not _unenforced(on):
-            assert not (await _connect(other, "127.0.0.1", port)).ok
-        result = await _connect(on.sandbox, "127.0.0.1", port)
+            assert not (await _connect(other, "127.0.0.1", inlet.port)).ok
+        result = await _connect(mine, "127.0.0.1", inlet.port)
         await answering
     assert result.stdout.endswith(_TOLD)
 

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import secrets
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,10 +18,18 @@ from pathlib import Path
 import pytest
 
 from evalfleet.errors import AttemptFailure
-from evalfleet.gateway.listener import GatewayRoom
+from evalfleet.gateway.listener import AttemptGateway, GatewayRoom
 from evalfleet.model.definition import Resources, SandboxSpec
 from evalfleet.randomness import SystemRandom
-from evalfleet.sandbox_ports import Command, CommandResult, Listening, Sandbox, SandboxProvider, Unenforced
+from evalfleet.sandbox_ports import (
+    Command,
+    CommandResult,
+    Listening,
+    Reachable,
+    Sandbox,
+    SandboxProvider,
+    Unenforced,
+)
 from evalfleet.testing.sandbox_subject import alive, forever
 
 MEBIBYTE = 1 << 20
@@ -138,40 +146,50 @@ async def no_route_leads_out(on: Scene) -> None:
 
 
 async def only_its_own_gateway_answers(on: Scene) -> None:
-    room = GatewayRoom(SystemRandom())
-    if not isinstance(on.mine, Listening) or not isinstance(on.neighbour, Listening):
-        pytest.skip("this backend's network can't be listened in from here")
-    mine, other = await room.open(on.mine, (), {}), await room.open(on.neighbour, (), {})
-    try:
-        url, foreign = mine.environment["EVALFLEET_GATEWAY"], other.environment["EVALFLEET_GATEWAY"]
-        assert '{"gateway":"evalfleet"}' in (await _get(on, url)).text
+    async with _reachable(on, "reachable") as (mine, gateway), _reachable(on, "another") as (_, other):
+        url, foreign = gateway.environment["EVALFLEET_GATEWAY"], other.environment["EVALFLEET_GATEWAY"]
+        assert '{"gateway":"evalfleet"}' in (await _get(on, mine, url)).text
         place = url.rpartition("/")[0]
         for token in (foreign.rpartition("/")[2], "guess", ""):
-            assert "404" in (await _get(on, f"{place}/{token}")).text.splitlines()[0], token
-        assert not (await _get(on, foreign)).ok or place == foreign.rpartition("/")[0]
+            assert "404" in (await _get(on, mine, f"{place}/{token}")).text.splitlines()[0], token
+        assert not (await _get(on, mine, foreign)).ok or place == foreign.rpartition("/")[0]
+        assert not (await _get(on, on.mine, url)).ok
         with socket.create_server(("127.0.0.1", 0)) as server:
-            assert not (await _get(on, f"http://127.0.0.1:{server.getsockname()[1]}/")).ok
-    finally:
-        await mine.close()
-        await other.close()
-    assert not (await _get(on, url)).ok
+            assert not (await _get(on, mine, f"http://127.0.0.1:{server.getsockname()[1]}/")).ok
+        await gateway.close()
+        assert not (await _get(on, mine, url)).ok
 
 
 async def a_tunnel_leads_to_the_allowed_host_only(on: Scene) -> None:
-    if not isinstance(on.mine, Listening):
-        pytest.skip("this backend's network can't be listened in from here")
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as other:
         allowed, closed = (f"127.0.0.1:{each.getsockname()[1]}" for each in (server, other))
-        gateway = await GatewayRoom(SystemRandom()).open(on.mine, (allowed,), {})
-        try:
+        async with _reachable(on, "reachable", allowed) as (mine, gateway):
             answers = asyncio.ensure_future(asyncio.to_thread(_say_hello, server))
-            through = (await _connect(on, gateway.environment["HTTPS_PROXY"], allowed)).text
+            proxy = gateway.environment["HTTPS_PROXY"]
+            through = (await _connect(on, mine, proxy, allowed)).text
             assert through.startswith("HTTP/1.1 200") and through.endswith("hello")
             await answers
-            assert "403" in (await _connect(on, gateway.environment["HTTPS_PROXY"], closed)).text.splitlines()[0]
-            assert not (await on.sh('exec 3<>"/dev/tcp/$1/$2"', *allowed.split(":"))).ok
-        finally:
-            await gateway.close()
+            assert "403" in (await _connect(on, mine, proxy, closed)).text.splitlines()[0]
+            assert not (await on.sh('exec 3<>"/dev/tcp/$1/$2"', *allowed.split(":"), on=mine)).ok
+
+
+@asynccontextmanager
+async def _reachable(on: Scene, owner: str, *allow: str) -> AsyncGenerator[tuple[Sandbox, AttemptGateway]]:
+    """A further sandbox with a gateway of its own, which its setup finds."""
+    if not isinstance(on.provider, Reachable):
+        pytest.skip("this backend's network can't be listened in from here")
+    gateways: list[AttemptGateway] = []
+
+    async def opening(sandbox: Listening) -> Mapping[str, str]:
+        gateways.append(await GatewayRoom(SystemRandom()).open(sandbox, allow, {}))
+        return gateways[0].environment
+
+    spec = replace(on.spec, network=allow or "none", setup=('test -n "$EVALFLEET_GATEWAY"',))
+    sandbox = await on.provider.create_reachable(spec, owner, opening)
+    try:
+        yield sandbox, gateways[0]
+    finally:
+        await gateways[0].close()
 
 
 def _say_hello(server: socket.socket) -> None:
@@ -180,7 +198,7 @@ def _say_hello(server: socket.socket) -> None:
         connection.sendall(b"hello")
 
 
-async def _connect(on: Scene, proxy: str, target: str) -> CommandResult:
+async def _connect(on: Scene, sandbox: Sandbox, proxy: str, target: str) -> CommandResult:
     """The answer to a CONNECT, and what the other end says then, by the shell alone."""
     user, _, place = proxy.removeprefix("http://").partition("@")
     script = (
@@ -188,14 +206,14 @@ async def _connect(on: Scene, proxy: str, target: str) -> CommandResult:
         "'CONNECT %s HTTP/1.1\\r\\nHost: %s\\r\\nProxy-Authorization: Basic %s\\r\\n\\r\\n' "
         '"$4" "$4" "$secret" >&3 && timeout 10 cat <&3'
     )
-    return await on.sh(script, *place.split(":"), user, target)
+    return await on.sh(script, *place.split(":"), user, target, on=sandbox)
 
 
-async def _get(on: Scene, url: str) -> CommandResult:
+async def _get(on: Scene, sandbox: Sandbox, url: str) -> CommandResult:
     """The answer to a plain request, by the shell alone."""
     host, _, path = url.removeprefix("http://").partition("/")
     script = 'exec 3<>"/dev/tcp/$1/$2" && printf "GET /%s HTTP/1.0\\r\\n\\r\\n" "$3" >&3 && timeout 10 cat <&3'
-    return await on.sh(script, *host.split(":"), path)
+    return await on.sh(script, *host.split(":"), path, on=sandbox)
 
 
 def _own_addresses() -> set[str]:

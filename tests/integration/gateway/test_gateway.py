@@ -19,15 +19,16 @@ from starlette.routing import Route
 from evalfleet.gateway.app import route_of
 from evalfleet.gateway.listener import AttemptGateway, GatewayRoom
 from evalfleet.randomness import SystemRandom
-from evalfleet.sandbox_ports import App
+from evalfleet.sandbox_ports import App, Inlet
 
 
 class Host:
     """A network that can be listened in: this machine's own."""
 
-    async def listen(self) -> int:
+    async def listen(self) -> Inlet:
         listener = socket.create_server(("127.0.0.1", 0))
-        return listener.detach()
+        port = listener.getsockname()[1]
+        return Inlet(descriptor=listener.detach(), port=port)
 
 
 async def _echo(request: Request) -> PlainTextResponse:
@@ -161,12 +162,12 @@ async def test_what_was_opened_is_closed_when_the_rest_can_not_be() -> None:
     listening: list[socket.socket] = []
 
     class Once(Host):
-        async def listen(self) -> int:
+        async def listen(self) -> Inlet:
             if listening:
                 raise OSError("the sandbox is gone")
-            descriptor = await super().listen()
-            listening.append(socket.socket(fileno=os.dup(descriptor)))
-            return descriptor
+            inlet = await super().listen()
+            listening.append(socket.socket(fileno=os.dup(inlet.descriptor)))
+            return inlet
 
     with pytest.raises(OSError, match="the sandbox is gone"):
         await GatewayRoom(SystemRandom()).open(Once(), ("example.org",), {})

@@ -10,7 +10,7 @@ from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.execution.gateways import mounted, opening_of
 from evalfleet.execution.state import AttemptState
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.sandbox_ports import Command, CommandResult, Listening, Opening, Routes, Sandbox
+from evalfleet.sandbox_ports import Command, CommandResult, Inlet, Listening, Opening, Routes, Sandbox
 from evalfleet.testing.fakes import FakeSandbox, FakeSandboxes
 
 
@@ -62,8 +62,8 @@ async def asked(routes: Routes, prefix: str) -> int:
 class Reached(FakeSandbox):
     """A sandbox in whose network something can listen."""
 
-    async def listen(self) -> int:
-        return -1
+    async def listen(self) -> Inlet:
+        return Inlet(descriptor=-1, port=0)
 
 
 class Networked(FakeSandboxes):

@@ -111,6 +111,25 @@ def test_what_would_change_what_runs_is_refused(template: Manifest, spec: Sandbo
     assert caught.value.code == "SANDBOX_UNSUPPORTED"
 
 
+def test_a_relay_is_a_container_without_any_right_beside_the_sandboxs(template: Manifest) -> None:
+    spec = SandboxSpec(image="image:1", user="0", network=("example.org",))
+    beside = pod(template, LEASE, spec, COMMAND, None, "relay:1")
+    own, relay = beside["spec"]["containers"]
+    assert (own["image"], own["command"], relay["image"]) == ("image:1", [*COMMAND], "relay:1")
+    assert relay["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": 65534,
+        "runAsGroup": 65534,
+        "readOnlyRootFilesystem": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert "volumeMounts" not in relay and "env" not in relay
+    assert relay["imagePullPolicy"] == own["imagePullPolicy"]
+    assert beside["metadata"]["labels"]["evalfleet.network"] == "none"
+    assert len(template["spec"]["containers"]) == 1
+
+
 def test_the_policy_selects_the_pods_whose_network_is_closed(template: Manifest) -> None:
     chosen = closing_policy()["spec"]["podSelector"]["matchLabels"]
     closed = made(template, SandboxSpec(image="image:1"))["metadata"]["labels"]

@@ -87,3 +87,24 @@ def test_an_init_container_that_failed_is_named() -> None:
     now = standing(seen({"phase": "Pending", **init}))
     assert (now.stage, now.code) == (Stage.OVER, "SANDBOX_FAILED")
     assert "'close'" in now.why
+
+
+@pytest.mark.parametrize(
+    ("beside", "stage", "word"),
+    [
+        ({"running": {}}, Stage.RUNNING, ""),
+        ({"waiting": {"reason": "ContainerCreating"}}, Stage.STARTING, ""),
+        ({"terminated": {"reason": "OOMKilled", "exitCode": 137}}, Stage.RUNNING, ""),
+        ({"terminated": {"reason": "ContainerCannotRun", "message": "no python3"}}, Stage.OVER, "no python3"),
+        ({"terminated": {"reason": "StartError", "message": "no python3"}}, Stage.OVER, "image needs python3"),
+        ({"waiting": {"reason": "ErrImageNeverPull"}}, Stage.OVER, "ErrImageNeverPull"),
+        ({"waiting": {"reason": "RunContainerError"}}, Stage.OVER, "EVALFLEET_RELAY_IMAGE"),
+    ],
+)
+def test_a_relay_that_can_not_be_started_is_told_apart(beside: dict[str, Any], stage: Stage, word: str) -> None:
+    own: dict[str, Any] = {"name": "sandbox", "state": {"running": {}}}
+    statuses = [own, {"name": "evalfleet-relay", "state": beside}]
+    pod = Pod.model_validate({"spec": {"nodeName": "node"}, "status": {"containerStatuses": statuses}})
+    now = standing(pod)
+    assert (now.stage, word in now.why) == (stage, True)
+    assert now.code == ("SANDBOX_UNREACHABLE" if stage is Stage.OVER else "")

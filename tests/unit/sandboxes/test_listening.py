@@ -34,8 +34,9 @@ async def test_a_network_that_is_gone_is_unreachable(tmp_path: Path) -> None:
 async def test_what_listens_there_is_a_socket_of_ours(tmp_path: Path) -> None:
     spawner = SystemSpawner()
     try:
-        with socket.socket(fileno=await listen_in("/proc/self/ns/net", spawner, tmp_path)) as server:
-            with socket.create_connection(server.getsockname()) as client:
+        inlet = await listen_in("/proc/self/ns/net", spawner, tmp_path)
+        with socket.socket(fileno=inlet.descriptor) as server:
+            with socket.create_connection(("127.0.0.1", inlet.port)) as client:
                 client.sendall(b"hello")
                 accepted, _ = server.accept()
                 with accepted:
