@@ -55,7 +55,8 @@ DECIDING = (
 
 #: What of a Task pack does no I/O.
 PACKED = (
-    "diff", "graders", "policy", "replay", "responder", "script_lint", "state", "trace", "user_prompt", "writes",
+    "diff", "graders", "policy", "rates", "replay", "responder", "script_lint", "state", "trace", "user_prompt",
+    "writes",
 )  # fmt: skip
 
 #: Modules that hold meaning and do nothing else: no I/O library, clock, randomness or logging.

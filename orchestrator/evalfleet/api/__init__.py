@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from evalfleet.api.comparing import compare
     from evalfleet.api.handle import RunHandle
     from evalfleet.api.imported import read_report
-    from evalfleet.api.packs import lint_packs, reapply_run
+    from evalfleet.api.packs import lint_packs, rate_packs, reapply_run, run_packs
     from evalfleet.api.planned import plan
     from evalfleet.api.reaping import reap_sandboxes, sandbox_shell, sandboxes, stop_sandbox
     from evalfleet.api.records import cancel, collect_garbage, delete, events, export, import_, open_run, runs, watch
@@ -31,11 +31,13 @@ _HOMES = {
     "lint_packs": "evalfleet.api.packs",
     "open_run": "evalfleet.api.records",
     "plan": "evalfleet.api.planned",
+    "rate_packs": "evalfleet.api.packs",
     "read_report": "evalfleet.api.imported",
     "reap_sandboxes": "evalfleet.api.reaping",
     "reapply_run": "evalfleet.api.packs",
     "rescore": "evalfleet.api.rescoring",
     "resume": "evalfleet.api.starting",
+    "run_packs": "evalfleet.api.packs",
     "runs": "evalfleet.api.records",
     "sandbox_shell": "evalfleet.api.reaping",
     "sandboxes": "evalfleet.api.reaping",
@@ -57,11 +59,13 @@ __all__ = [
     "lint_packs",
     "open_run",
     "plan",
+    "rate_packs",
     "read_report",
     "reap_sandboxes",
     "reapply_run",
     "rescore",
     "resume",
+    "run_packs",
     "runs",
     "sandbox_shell",
     "sandboxes",

@@ -98,6 +98,19 @@ class DeleteOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PackRun:
+    """A run of packs without an experiment file. `agent` is `module:name` in Python, or an arm's settings as JSON.
+
+    `packs` are beginnings of ids of evals: of packs, or of their assignments; none means all packs of the project.
+    """
+
+    agent: str
+    packs: tuple[str, ...] = ()
+    model: str | None = None
+    repetitions: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFilter:
     """Which cases; unset fields don't narrow. `prefix` is of the eval id, `ordinal` the case's number."""
 

@@ -11,6 +11,7 @@ from evalfleet.api.listeners import NOBODY, Listeners
 from evalfleet.api.options import (
     CaseFilter,
     DeleteOptions,
+    PackRun,
     PlanOptions,
     ReapOptions,
     RescoreOptions,
@@ -28,7 +29,7 @@ from evalfleet.reports.model import ReportModel
 
 if TYPE_CHECKING:  # what sweeps or reaps needs the database's driver, which no command should wait for
     from evalfleet.api.imported import ImportedRun
-    from evalfleet.api.packs import LintedPack, Reapplied
+    from evalfleet.api.packs import ArmRates, LintedPack, Reapplied
     from evalfleet.api.reaping import SandboxListing
     from evalfleet.store.sweep import Swept
 
@@ -133,6 +134,14 @@ class Api(Protocol):
 
     def lint_packs(self, project: Path) -> Sequence[LintedPack]:
         """The Task packs of a project, each with what is wrong with it."""
+        ...
+
+    async def run_packs(self, project: Path, asked: PackRun, listeners: Listeners = ...) -> RunHandle:
+        """Run the assignments of a project's packs without an experiment file."""
+        ...
+
+    async def rate_packs(self, run: str) -> Sequence[ArmRates]:
+        """How often the arms of a run got its packs wrong, and in which way."""
         ...
 
     def reapply_run(self, run: str, prefix: str | None = None) -> AsyncIterator[Reapplied]:

@@ -227,3 +227,35 @@ def test_a_replay_by_tools_that_changed_names_case_and_step(
     assert ended.code == 1
     assert ended.out.startswith("case 0 careful/loans/f-001: REPLAY_DIVERGED at step ")
     assert "(request_items): it left the state" in ended.out
+
+
+def test_the_rates_of_each_agent_say_in_which_way_it_is_wrong(orchestrate: Orchestrate, root: Path, found: Any) -> None:
+    run = next(iter(found.values()))["run"]
+    ended = orchestrate("pack", "report", run, "--json", cwd=root / PACK)
+    rates = {each["arm"]: each for each in ended.values}
+    assert (ended.code, set(rates), {each["pack"] for each in ended.values}) == (0, set(ARMS), {"loans"})
+    value = {arm: {name: each["value"] for name, each in rates[arm]["rates"].items()} for arm in ARMS}
+    assert set(value["careful"].values()) == {0.0} and set(rates["careful"]["reliability"].values()) == {1.0}
+    assert (value["idle"]["undecided"], value["idle"]["missed_gap"]) == (1.0, 1.0)
+    assert value["hasty"]["unexpected_change"] > 0 and value["hasty"]["reason_missing"] == 1.0
+    assert value["eager"]["false_insufficient"] == 1.0 and value["eager"]["over_asking"] > 0
+
+
+def test_a_pack_runs_without_an_experiment_file(orchestrate: Orchestrate, root: Path, tmp_path: Path) -> None:
+    project = tmp_path / "pack"
+    shutil.copytree(root / PACK, project, ignore=shutil.ignore_patterns("__pycache__", "experiment.yaml"))
+    ended = orchestrate("pack", "run", "loans/f-001", "--agent", "loan_agents:careful", "--json", cwd=project)
+    assert ended.code == 0, ended.err
+    summary, rates = ended.values
+    assert (summary["run"]["status"], rates["arm"], rates["attempts"], rates["graded"]) == ("completed", "agent", 1, 1)
+    arm = json.dumps({"adapter": "python", "entry": "loan_agents:idle"})
+    ended = orchestrate("pack", "run", "loans/f-001", "loans/f-002", "--agent", arm, "--repetitions", "2", cwd=project)
+    assert "loans · arm agent · 4 attempts, 4 of them graded" in ended.out, ended.err
+    assert "  decision pass^2         0.0 %\n" in ended.out
+    run = ended.err.partition("run ")[2].split()[0]
+    assert orchestrate("show", run, cwd=project).code == 0
+    for agent, why in (("no_such:agent", "no_such"), ("{oops", "the agent is no JSON object")):
+        refused = orchestrate("pack", "run", "loans/f-001", "--agent", agent, cwd=project)
+        assert refused.code == 2 and why in refused.err, refused.err
+    refused = orchestrate("pack", "run", "parcels", "--agent", "loan_agents:idle", cwd=project)
+    assert (refused.code, "begins with 'parcels'; the packs are loans" in refused.err) == (2, True)
