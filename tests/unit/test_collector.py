@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from contextlib import ExitStack
 
-from evalfleet.collector import spared_collections
+from evalfleet.collector import spared_collections, uncollected
 
 
 def test_a_block_collects_seldom_and_leaves_everything_as_it_was() -> None:
@@ -25,3 +25,16 @@ def test_blocks_that_overlap_end_in_any_order() -> None:
     assert gc.get_threshold() > before
     second.close()
     assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
+
+
+def test_a_block_that_collects_nothing_leaves_the_collector_as_it_was() -> None:
+    with uncollected(), uncollected():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -104,7 +104,7 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
     services = replace(_services(blueprint, loaded, arms, clock), git=git, sandbox_ledger=sandbox_ledger)
 
     def definition(identifier: str) -> EvalDefinition:
-        return load_definition(project, Path(blueprint.files[identifier]), identifier)
+        return load_definition(project, blueprint.files[identifier], identifier)
 
     executor = Executor(_executor_settings(blueprint, loaded, arms, definition), services)
     artifacts = FileArtifacts(blueprint.artifacts)

@@ -15,9 +15,11 @@ from evalfleet.api.judging import default_judge
 from evalfleet.api.options import PlanOptions
 from evalfleet.api.preview import Preview
 from evalfleet.api.session import Session
+from evalfleet.collector import uncollected
 from evalfleet.model.case import Case
 from evalfleet.model.sandbox import DEFAULT_BACKEND, DefaultBackend
 from evalfleet.model.verdict import CaseStatus, RunKind, Settlement, Verdict
+from evalfleet.planning.definition_digests import own_digests
 from evalfleet.planning.discover import discover, find_project
 from evalfleet.planning.experiment_file import load_experiment
 from evalfleet.planning.plan import Plan, PlanTools, make_plan
@@ -94,6 +96,11 @@ async def plan_request(request: Request, address: str | None = None, recorded: M
     `recorded` is the lock of the run that is gone on with, whose default backend stays what it was. Raises
     DefinitionError with every problem found.
     """
+    with uncollected():
+        return await _planned(request, address, recorded)
+
+
+async def _planned(request: Request, address: str | None, recorded: Mapping[str, Any] | None) -> Plan:
     factories = adapter_factories()
     path = Path(request.experiment)
     loaded = load_experiment(path, request.overrides, factories, backends=sandbox_factories())
@@ -163,7 +170,8 @@ def new_run(plan: Plan, request: Request, run: str, kind: RunKind, history: Hist
 
 def _lock(plan: Plan, request: Request) -> dict[str, Any]:
     """What the run was planned from: enough to plan it again, and to say what changed since."""
-    recorded = {"request": request.as_json(), "definition": dict(plan.digests), "parts": parts_to_record(plan)}
+    own = own_digests(plan.digests, plan.eval_parts)
+    recorded = {"request": request.as_json(), "definition": own, "parts": parts_to_record(plan)}
     judges = {"judges": [use.as_json() for use in plan.judge_uses]} if plan.judge_uses else {}
     described = {name: one.description for name, one in plan.definitions.items() if one.description is not None}
     asking = [suite.id for suite in plan.suites if suite.assertions]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from evalfleet.model.ids import run_id_from
 from evalfleet.model.report import RunInfo
 from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.model.verdict import CaseStatus, RunKind, RunStatus
-from evalfleet.planning.definition_digests import changed_definition
+from evalfleet.planning.definition_digests import changed_definition, recorded_digests
 from evalfleet.planning.plan import Plan
 from evalfleet.planning.reuse import NoHistory
 from evalfleet.randomness import SystemRandom
@@ -290,7 +290,7 @@ def _place(options: SubmitOptions | ResumeOptions, settings: Settings) -> Place:
 
 
 def _check_unchanged(info: RunInfo, plan: Plan) -> None:
-    changed = changed_definition(info.lock["definition"], plan.digests)
+    changed = changed_definition(_recorded(info), plan.digests)
     if not changed:
         return
     hint = "undo the change, or submit a new run; --reuse carries what is unchanged"
@@ -298,3 +298,8 @@ def _check_unchanged(info: RunInfo, plan: Plan) -> None:
         Problem("DEFINITION_CHANGED", f"{name} changed since run {info.id} was planned", hint=hint) for name in changed
     ]
     raise DefinitionError("EVALUATION_RESUME_INCOMPATIBLE", problems)
+
+
+def _recorded(info: RunInfo) -> Mapping[str, str]:
+    """The digests by name of what the run was planned from."""
+    return recorded_digests(info.lock["definition"], info.lock.get("parts", {}).get("evals", {}))

@@ -28,7 +28,7 @@ from evalfleet.suites.matrix import case_id
 from evalfleet.suites.observation import Observation, observe
 from evalfleet.suites.outcome_json import outcome_value
 from evalfleet.suites.paths import look
-from evalfleet.suites.registry import calls_out
+from evalfleet.suites.registry import calls_out, scenario_calls_out
 
 #: The evaluation of a step's criteria took longer than a turn may.
 TIMEOUT = "EVALUATION_TIMEOUT"
@@ -56,12 +56,8 @@ class _Playing:
         self._declared = declared
         self._line = open_line(ledger.state)
         self._history: list[Mapping[str, Any]] = []
+        self._calls_out = scenario_calls_out(declared.scenario)
         self._questions: list[Question] = []
-        case = ledger.state.job.case
-        self._case_id = case_id(declared.scenario.id, case.variants, case.repetition)
-        self._evaluators = Evaluators(
-            functions=declared.evaluators, run_blocking=ledger.state.services.threads.run, judge=self._put_off
-        )
 
     async def play(self) -> None:
         scenario = self._declared.scenario
@@ -72,7 +68,8 @@ class _Playing:
             observation = observe(record)
             context = self._context(observation, "turn", step.id, value)
             outcomes = await self._judge(step.assertions, context, self._snapshot(record))
-            self._history.append(_remembered(step, value, observation, outcomes))
+            if self._calls_out:
+                self._history.append(_remembered(step, value, observation, outcomes))
             if any(is_broken(each) and each.severity is Severity.REQUIRED for each in outcomes):
                 return
             last = step is scenario.steps[-1]
@@ -105,15 +102,15 @@ class _Playing:
         step_id: str | None = None,
         value: Mapping[str, Any] | None = None,
     ) -> EvaluationContext:
-        case = self._state.job.case
+        case, scenario = self._state.job.case, self._declared.scenario
         return EvaluationContext(
             evidence=observation,
             scope=scope,
             history=tuple(self._history),
-            scenario=self._declared.scenario.document,
+            scenario=scenario.document,
             step_id=step_id,
             input=value,
-            case_id=self._case_id,
+            case_id=case_id(scenario.id, case.variants, case.repetition) if self._calls_out else None,
             repetition=case.repetition,
             variants=case.variants,
             cancellation=self._cancelled,
@@ -136,7 +133,7 @@ class _Playing:
         asked: list[JudgedAssertion] = [each for each in assertions if _is_asked(each, context)]
         own = tuple(each for each in assertions if each not in asked) if asked else assertions
         if not any(map(calls_out, own)):  # nothing waits, so nothing can take too long
-            outcomes = await evaluate(own, context, self._evaluators)
+            outcomes = await evaluate(own, context, self._evaluators())
         else:
             outcomes = await self._evaluated(own, context)
         for outcome in outcomes:
@@ -154,9 +151,14 @@ class _Playing:
         try:
             async with asyncio.timeout(self._state.job.turn_timeout):
                 with self._ledger.telling():
-                    return await evaluate(assertions, context, self._evaluators)
+                    return await evaluate(assertions, context, self._evaluators())
         except TimeoutError:
             return unevaluated(assertions, TIMEOUT)
+
+    def _evaluators(self) -> Evaluators:
+        """What criteria may call. (Kept in a field it would be a cycle, and keep the attempt from being let go.)"""
+        run_blocking = self._state.services.threads.run
+        return Evaluators(functions=self._declared.evaluators, run_blocking=run_blocking, judge=self._put_off)
 
     async def _put_off(self, asked: JudgedAssertion, material: Any, context: EvaluationContext) -> Judgement:
         """Keep the question of a criterion inside of another one for later."""

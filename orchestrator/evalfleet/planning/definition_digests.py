@@ -37,12 +37,26 @@ def definition_digests(
     )
     for arm in arms:
         result |= {f"arm {arm.name} {field}": arm.parts.fields[field] for field in ("adapter", "agent", "target")}
-    for name, parts in evals.items():
-        result |= {f"eval {name} {field}": value for field, value in parts.fields.items()}
+    result |= _of_evals({name: parts.fields for name, parts in evals.items()})
     result |= {f"dataset {record.uri}": record.sha256 for record in datasets}
     if default is not None:  # else an unfinished run could be gone on with in another kind of sandbox
         result["default sandbox backend"] = digest(default.name)
     return result
+
+
+def own_digests(digests: Mapping[str, str], evals: Mapping[str, FingerprintParts]) -> dict[str, str]:
+    """The digests without those of evals, which a run records by eval anyway: of a suite there are very many."""
+    named = _of_evals({name: parts.fields for name, parts in evals.items()})
+    return {name: value for name, value in digests.items() if name not in named}
+
+
+def recorded_digests(own: Mapping[str, str], evals: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """All digests again, from those that `own_digests` left and the fields of each eval; older runs kept all."""
+    return {**_of_evals(evals), **own}
+
+
+def _of_evals(evals: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    return {f"eval {name} {field}": value for name, fields in evals.items() for field, value in fields.items()}
 
 
 def changed_definition(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ def discover(project: Path) -> Catalog:
     return Catalog(project=project, definitions=tuple(definitions), files=files)
 
 
-def load_definition(project: Path, file: Path, definition_id: str) -> EvalDefinition:
+def load_definition(project: Path, file: Path | str, definition_id: str) -> EvalDefinition:
     """One definition of one file, for a worker: no other eval file is imported.
 
     A file whose source is unchanged since this process imported it is not imported again. Raises

@@ -85,7 +85,7 @@ class Plan:
     sandbox_parts: Mapping[tuple[str, str], FingerprintParts]
     default_backend: DefaultBackend | None = None
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """One digest over everything that a resumed run may not find changed."""
         return digest(dict(self.digests))

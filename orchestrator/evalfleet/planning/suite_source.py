@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -36,8 +36,9 @@ class SuiteFiles:
         except DefinitionError as error:
             yield from error.problems
             return
+        _INDEXES[file] = known = _Index.of(suite, evaluators)
         for scenario in suite.scenarios:
-            yield _definition(suite, scenario, evaluators, file)
+            yield known.definition(scenario, file)
 
     def find(self, project: Path, file: Path, definition_id: str) -> Iterator[EvalDefinition | Problem]:
         """As `load`, of one definition: a worker asks for each scenario of a suite that may have thousands."""
@@ -48,7 +49,7 @@ class SuiteFiles:
                 known = _INDEXES[file] = _Index.of(suite, evaluators_beside(file, project / "evals"))
             scenario = known.scenarios.get(definition_id.removeprefix(f"{suite.id}/"))
             if scenario is not None:
-                yield _definition(suite, scenario, known.evaluators, file)
+                yield known.definition(scenario, file)
         except DefinitionError as error:
             yield from error.problems
 
@@ -66,15 +67,22 @@ def _read(file: Path, modified: int, size: int) -> Suite:
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """A suite as it was read, its scenarios by id, and what they can call."""
+    """A suite as it was read, its scenarios by id, what they can call, and the definitions that were asked for."""
 
     suite: Suite
     scenarios: Mapping[str, Scenario]
     evaluators: Mapping[str, Callable[..., Any]]
+    definitions: dict[str, EvalDefinition] = field(default_factory=dict[str, EvalDefinition])
 
     @classmethod
     def of(cls, suite: Suite, evaluators: Mapping[str, Callable[..., Any]]) -> _Index:
         return cls(suite, {scenario.id: scenario for scenario in suite.scenarios}, evaluators)
+
+    def definition(self, scenario: Scenario, file: Path) -> EvalDefinition:
+        found = self.definitions.get(scenario.id)
+        if found is None:
+            found = self.definitions[scenario.id] = _definition(self.suite, scenario, self.evaluators, file)
+        return found
 
 
 #: Of suites that were looked into, by file; one is good while the suite is what the file holds.

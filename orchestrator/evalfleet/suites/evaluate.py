@@ -74,12 +74,25 @@ class _Evaluation:
                 raise TypeError(f"{type(assertion).__name__} is no criterion")
 
     def check(self, check: CheckAssertion) -> SuiteOutcome:
-        seen = self.seen(check.path) | {"expected": check.value, "operator": check.operator}
-        held = operators.holds(check, seen["actual"])
+        actual = look(self.context.observation, check.path)
+        held = operators.holds(check, actual)
         gap = self.context.evidence.gap(check.path)
-        if gap is not None and not operators.stays(check, seen["actual"], held):
-            return _outcome(check, passed=False, error_code=NOT_COVERED, reason=gap, **seen)
-        return _outcome(check, passed=held, **seen)
+        if gap is not None and operators.stays(check, actual, held):
+            gap = None
+        return SuiteOutcome(
+            id=check.id,
+            kind="check",
+            label=check.label,
+            severity=check.severity,
+            looked=True,
+            path=check.path,
+            operator=check.operator,
+            expected=check.value,
+            actual=actual,
+            passed=held and gap is None,
+            error_code=None if gap is None else NOT_COVERED,
+            reason=gap,
+        )
 
     async def custom(self, assertion: CustomAssertion) -> SuiteOutcome:
         parameters = frozen_json(assertion.parameters)

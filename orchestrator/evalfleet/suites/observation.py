@@ -14,7 +14,7 @@ from pydantic import alias_generators
 from evalfleet.assertions.event_index import EventIndex, Occurrence
 from evalfleet.assertions.evidence import coverage_reason
 from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, Coverage, CoverageState
-from evalfleet.model.events import MISSING, Event, OperationKind
+from evalfleet.model.events import MISSING, Event, OperationKind, OperationStarted
 from evalfleet.model.suite import SuitePath
 from evalfleet.model.turn import TurnRecord
 
@@ -74,16 +74,20 @@ def observe(turn: TurnRecord) -> Observation:
     if turn.observation is not None:
         return Observation(value=turn.observation, coverage=turn.coverage, otherwise=Channel.DATA)
     data = {} if turn.data is MISSING else {"data": turn.data}
-    calls = [call for call in EventIndex((turn,)).operations if call.kind is OperationKind.TOOL]
+    calls = _calls(turn) if any(type(event) is OperationStarted for event in turn.events) else []
     value = {
         "reply": turn.reply,
         "status": turn.status.value,
         **data,
-        "toolCalls": [_call(call) for call in calls],
+        "toolCalls": calls,
         "events": [_event(event) for event in turn.events],
         "usage": None if turn.usage is None else _fields(turn.usage),
     }
     return Observation(value=value, coverage=turn.coverage, channels=CHANNELS)
+
+
+def _calls(turn: TurnRecord) -> list[dict[str, Any]]:
+    return [_call(call) for call in EventIndex((turn,)).operations if call.kind is OperationKind.TOOL]
 
 
 def _call(call: Occurrence) -> dict[str, Any]:

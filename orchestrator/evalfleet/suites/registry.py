@@ -80,16 +80,24 @@ def evaluator_names(assertions: Iterable[SuiteAssertion]) -> frozenset[str]:
 
 def scenario_evaluators(scenario: Scenario) -> frozenset[str]:
     """The evaluators that a scenario's criteria name, wherever they stand."""
-    lists = [scenario.assertions, *(step.assertions for step in scenario.steps)]
-    if not any(calls_out(each) for assertions in lists for each in assertions):
+    if not scenario_calls_out(scenario):
         return frozenset()
     return frozenset(use.name for use in _of_scenario(scenario, ()))
 
 
 def asks_judge(scenario: Scenario) -> bool:
     """Whether any criterion of a scenario is a judge's, wherever it stands."""
+    if not scenario_calls_out(scenario):
+        return False
     lists = [scenario.assertions, *(step.assertions for step in scenario.steps)]
     return any(isinstance(each, JudgedAssertion) for assertions in lists for each in _every(assertions))
+
+
+def scenario_calls_out(scenario: Scenario) -> bool:
+    """Whether an evaluator or a judge has a say in any criterion of a scenario."""
+    if any(map(calls_out, scenario.assertions)):
+        return True
+    return any(calls_out(each) for step in scenario.steps for each in step.assertions)
 
 
 def _every(assertions: Iterable[SuiteAssertion]) -> Iterator[SuiteAssertion]:

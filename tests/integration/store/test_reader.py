@@ -63,6 +63,17 @@ async def test_a_run_is_found_by_an_unambiguous_prefix(database: str) -> None:
                 await reader.find_run(absent)
 
 
+async def test_reading_cases_does_not_read_what_the_run_was_planned_from(database: str) -> None:
+    await create_run(database, a_run())
+    await execute(database, "UPDATE runs SET lock = 'no JSON'")
+    async with reading(database) as reader:
+        page = await reader.cases("r1")
+        assert [case.ordinal for case in page] == [0, 1, 2]
+        assert [case.ordinal async for case, _ in reader.records("r1", page)] == [0, 1, 2]
+        with pytest.raises(ValueError, match="Expecting value"):
+            await reader.find_run("r1")
+
+
 async def test_a_run_says_what_was_planned(database: str) -> None:
     await create_run(database, a_run(derived_from="old"))
     async with reading(database) as reader:

@@ -6,6 +6,7 @@ The numbers are those of the conformance tests of the suite format.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from evalfleet.errors import FailureKind, SendFailure
 from evalfleet.execution.job import AttemptControl
+from evalfleet.execution.state import AttemptState
 from evalfleet.model.assertion import Result
 from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, partial
 from evalfleet.model.record import AttemptEvidence
@@ -84,6 +86,28 @@ async def test_inputs_go_out_whole_and_what_comes_back_is_checked(play: RunAttem
     assert results(evidence) == [("text", Result.MATCHED), ("index", Result.MISMATCHED)]
     assert [row.scope for row in evidence.assertions] == ["turn/0/0", "turn/0/1"]
     assert evidence.summary.verdict is Verdict.FAILED
+
+
+async def test_an_attempt_leaves_no_cycle_behind(play: RunAttempt) -> None:
+    """What a worker can't let go of by itself stays until the collector comes, which is told to come seldom."""
+    called = {"id": "seen", "kind": "custom", "evaluator": "seen", "parameters": {}}
+    steps = {"assertions": [check("n", ["n"], "equals", 1)]}
+
+    async def seen(*_: Any) -> dict[str, Any]:
+        return {"passed": True}
+
+    declared = scenario(steps, final=[called], evaluators={"seen": seen})
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        assert results(await play(declared, seeing({"n": 1}))) == [("n", Result.MATCHED), ("seen", Result.MATCHED)]
+        gc.collect()
+        assert not [found for found in gc.garbage if isinstance(found, AttemptState)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
 
 
 async def test_6_a_failed_step_does_not_keep_the_next_from_running_and_the_session_is_closed_once(

@@ -16,7 +16,7 @@ from evalfleet.errors import DefinitionError, Problem
 from evalfleet.model.case import Case
 from evalfleet.model.sandbox import DefaultBackend
 from evalfleet.model.verdict import CaseStatus, Style
-from evalfleet.planning.definition_digests import changed_definition
+from evalfleet.planning.definition_digests import changed_definition, own_digests, recorded_digests
 from evalfleet.planning.discover import discover
 from evalfleet.planning.experiment_file import load_experiment, restore_experiment
 from evalfleet.planning.lock import Commands
@@ -348,6 +348,15 @@ async def test_a_resumed_run_names_what_changed_in_its_definition(project: Path)
         "dataset evals/data/sql.jsonl",
     }
     assert before.digest != after.digest
+
+
+async def test_a_run_keeps_the_digests_of_an_eval_once(project: Path) -> None:
+    planned = await plan(project)
+    evals = {name: dict(parts.fields) for name, parts in planned.eval_parts.items()}
+    own = own_digests(planned.digests, planned.eval_parts)
+    assert "eval sql source" in planned.digests and not any(name.startswith("eval ") for name in own)
+    assert recorded_digests(own, evals) == dict(planned.digests)
+    assert recorded_digests(planned.digests, evals) == dict(planned.digests), "an older run kept all of them"
 
 
 async def test_a_snapshot_plans_the_same_run(project: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jsonschema
@@ -16,6 +17,7 @@ from evalfleet.errors import DefinitionError
 from evalfleet.model.canonical import canonical_bytes, digest
 from evalfleet.model.suite import CheckAssertion, JudgedAssertion, Severity
 from evalfleet.suites.bounded_json import MAX_DEPTH, MAX_VALUES, BoundsExceeded, NotJson, detached
+from evalfleet.suites.frozen_json import FrozenList
 from evalfleet.suites.parse import parse_suite
 from evalfleet.suites.schema import suite_schema
 from tests.unit.suites.documents import check, custom, either, every, negated, problems, scenario, step, suite
@@ -188,13 +190,31 @@ def nested(levels: int) -> Any:
     return value
 
 
+def empty_below(levels: int) -> Any:
+    value: Any = {}
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 def test_depth_and_number_of_values_are_bounded() -> None:
+    assert detached(empty_below(MAX_DEPTH)) == empty_below(MAX_DEPTH)
     assert detached(nested(MAX_DEPTH + 1)) == nested(MAX_DEPTH + 1)
     assert len(detached([0] * (MAX_VALUES - 1))) == MAX_VALUES - 1
-    for value in (nested(MAX_DEPTH + 2), [0] * MAX_VALUES, nested(100_000)):
+    for value in (nested(MAX_DEPTH + 2), empty_below(MAX_DEPTH + 1), [0] * MAX_VALUES, nested(100_000)):
         with pytest.raises(BoundsExceeded) as raised:
-            detached(value)
+            detached(value, own=True)
         assert raised.value.code == "EVALUATION_DATA_LIMIT"
+
+
+def test_what_nobody_else_holds_is_not_copied_unless_something_of_it_has_to_become_json() -> None:
+    own: dict[str, Any] = {"a": [1, "x", None, 2.5, True, {}]}
+    assert detached(own, own=True) is own and detached(own) is not own
+    for odd in ({"a": (1,)}, {"a": MappingProxyType({"b": 1})}, {"a": FrozenList([1])}):
+        assert detached(odd, own=True) is not odd
+        assert detached(odd, own=True) == json.loads(json.dumps(detached(odd)))
+    with pytest.raises(NotJson):
+        detached({"a": {1: 2}}, own=True)
 
 
 def test_a_bound_of_a_suite_is_told_with_its_place() -> None:

@@ -12,7 +12,7 @@ from evalfleet.errors import AuthoringError, DefinitionError
 from evalfleet.planning.discover import make_importable
 from evalfleet.planning.evaluator_files import evaluators_beside
 from evalfleet.suites.parse import parse_suite
-from evalfleet.suites.registry import declared, evaluator_names, preflight
+from evalfleet.suites.registry import calls_out, declared, evaluator_names, preflight
 from tests.unit.suites.documents import check, criteria, custom, either, every, negated, scenario, step, suite
 
 DECLARES = """
@@ -59,6 +59,24 @@ def test_a_declared_function_stays_what_it_is() -> None:
 
     assert total(None, None) == 7
     assert declared([total, total, print, 3, type]) == {"total:is.right": [total]}
+
+
+CALLING = [
+    ("a check", check(), False),
+    ("checks inside of others", every(check(), negated(either(check(), id="or"), id="not")), False),
+    ("an evaluator", custom("a"), True),
+    ("an evaluator inside of others", every(check(), negated(either(check(), custom("a"), id="or"), id="not")), True),
+    (
+        "a judge",
+        {"id": "j", "kind": "judge", "recipe": "rubric", "criterion": "?", "path": ["reply"], "minimum": 0.5},
+        True,
+    ),
+]
+
+
+@pytest.mark.parametrize(("criterion", "calls"), [row[1:] for row in CALLING], ids=[row[0] for row in CALLING])
+def test_which_criteria_call_what_is_not_ours(criterion: dict[str, Any], calls: bool) -> None:
+    assert [calls_out(each) for each in criteria(criterion)] == [calls]
 
 
 def test_names_are_found_at_any_depth() -> None:

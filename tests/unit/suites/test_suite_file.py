@@ -99,6 +99,8 @@ FILES: list[tuple[str, str, str | bytes, list[tuple[str, int | None, int | None]
     ("NaN", "a.suite.json", '{"x": NaN}', [("INVALID_JSON", 1, 7)]),
     ("an infinity", "a.suite.json", '{"x": [1,\n -Infinity]}', [("INVALID_JSON", 2, 2)]),
     ("a number that no float holds", "a.suite.json", '{"x": 1e400}', [("INVALID_JSON", 1, 7)]),
+    ("a whole number that no float holds", "a.suite.json", f'{{"x": {"9" * 400}}}', [("INVALID_JSON", 1, 7)]),
+    ("many digits and a power", "a.suite.json", f'{{"x": {"9" * 290}e50}}', [("INVALID_JSON", 1, 7)]),
     ("a number of 5000 digits", "a.suite.json", "9" * 5000, [("INVALID_JSON", None, None)]),
     ("100 000 levels", "a.suite.json", "[" * 100_000, [("INVALID_JSON", None, None)]),
     ("a list", "a.suite.json", "[]", [("EVALUATION_SUITE_INVALID", 1, 1)]),
