@@ -15,15 +15,35 @@ from evalfleet.ports import AdapterContext
 
 R = TypeVar("R")
 
+#: Seconds by which timers set for the same moment may differ, and those until a deadline that moved is looked at again.
+_SLACK, _LOOK_AGAIN = 0.05, 0.1
+
 
 @asynccontextmanager
 async def within_deadline(ctx: AdapterContext) -> AsyncGenerator[None, None]:
     """Cancel the block when the send's time is up. Raises SendFailure of kind deadline then."""
     seconds = ctx.deadline
-    scope = asyncio.timeout(seconds)
+    scope = asyncio.timeout(None)
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
+
+    def expire() -> None:
+        nonlocal timer
+        left = ctx.deadline
+        if left is not None and left > _SLACK:  # it moves while a model call waits for its rate
+            timer = loop.call_later(max(left, _LOOK_AGAIN), expire)
+        else:
+            scope.reschedule(loop.time())
+
     try:
         async with scope:
-            yield
+            if seconds is not None:
+                timer = loop.call_later(seconds, expire)
+            try:
+                yield
+            finally:
+                if timer is not None:
+                    timer.cancel()
     except Exception as error:
         if not scope.expired():
             raise

@@ -3,7 +3,7 @@
 | What happened | Kind | Accepted? | Repeated here |
 |---|---|---|---|
 | no connection (refused, no such host, connect timeout) | provider | rejected | yes |
-| 429, 503, 529 | provider | rejected | yes, not before the time the provider asks for |
+| 429, 503, 529 | provider | rejected | yes, not before the time that it asks for, which a governor waits |
 | 429 because the account's quota is used up | provider | rejected | no |
 | 408 and every other 5xx; no answer in time; connection broken before the answer | provider | unknown | if idempotent |
 | connection broken, or rubbish received, inside the answer | provider | started | no |
@@ -23,11 +23,11 @@ from typing import Any, Generic, TypeVar
 import httpx
 
 from evalfleet.errors import Acceptance, FailureKind, SendFailure, describe
-from evalfleet.model.model_call import CallEnd, CallFate, ModelCall
+from evalfleet.model.model_call import CallEnd, CallFate, ModelCall, RateReading
 from evalfleet.model.usage import Usage
 from evalfleet.ports import AdapterContext
 from evalfleet_adapters.converters.openai_chat import reported_error
-from evalfleet_adapters.converters.rate_limits import wait_asked
+from evalfleet_adapters.converters.rate_limits import rate_reading, wait_asked
 from evalfleet_adapters.spread import fraction
 
 R = TypeVar("R")
@@ -75,6 +75,13 @@ class Reader(Generic[R]):
     usage: Callable[[R], Usage | None] = lambda _: None
 
 
+@dataclass(slots=True)
+class _Seen:
+    """What the headers of one answer said of its rate."""
+
+    reading: RateReading | None = None
+
+
 class Transport:
     """Sends requests for all sessions of one adapter. The client is made inside the loop that first sends."""
 
@@ -108,6 +115,8 @@ class Transport:
             repeatable = True
         if retry >= self._patience.max_retries or failure.kind is not FailureKind.PROVIDER or not repeatable:
             return None
+        if ctx.calls.governed and fate_of(failure) is CallFate.THROTTLED:
+            return 0.0  # the next admission waits as long as the provider asks, and holds no lane meanwhile
         backoff = _FIRST_WAIT * 2**retry
         jitter = backoff * fraction(ctx.seed, ctx.attempt, "retry", retry)
         wait = jitter + (backoff / 2 if failure.retry_after is None else failure.retry_after)
@@ -119,18 +128,19 @@ class Transport:
     async def _admitted(self, outgoing: Outgoing, ctx: AdapterContext, reader: Reader[R]) -> R:
         admitted = await ctx.calls.admit(reader.call)
         end = CallEnd(fate=CallFate.BROKEN)
+        seen = _Seen()
         try:
-            answer = await self._once(outgoing, ctx, reader.read)
-            end = CallEnd(fate=CallFate.ANSWERED, usage=reader.usage(answer))
+            answer = await self._once(outgoing, ctx, reader.read, seen)
+            end = CallEnd(fate=CallFate.ANSWERED, usage=reader.usage(answer), reading=seen.reading)
             return answer
         except SendFailure as failure:
-            end = CallEnd(fate=fate_of(failure), retry_after=failure.retry_after)
+            end = CallEnd(fate=fate_of(failure), retry_after=failure.retry_after, reading=seen.reading)
             raise
         finally:
             admitted.end(end)
 
     async def _once(
-        self, outgoing: Outgoing, ctx: AdapterContext, consume: Callable[[httpx.Response], Awaitable[R]]
+        self, outgoing: Outgoing, ctx: AdapterContext, consume: Callable[[httpx.Response], Awaitable[R]], seen: _Seen
     ) -> R:
         started = False
         try:
@@ -139,6 +149,8 @@ class Transport:
             )
             response = await self._opened().send(request, stream=True)
             try:
+                rates = {name: value for name, value in response.headers.items() if "ratelimit" in name}
+                seen.reading = rate_reading(rates, ctx.clock.wall()) if rates else None
                 if not response.is_success:
                     raise await refused(response, ctx.clock.wall())
                 started = True

@@ -63,11 +63,28 @@ class AdmittedCall(Protocol):
 class ModelCalls(Protocol):
     """Who lets model calls happen: a governor of rates, the purse of a budget, or both in a row."""
 
+    @property
+    def governed(self) -> bool:
+        """Whether `admit` waits as long as the provider asks after a refusal, so that who repeats one need not."""
+        ...
+
     async def admit(self, call: ModelCall) -> AdmittedCall:
         """Wait until `call` may be made; one call of this for each request, repeated ones too.
 
         Raises AttemptFailure when it may never be.
         """
+        ...
+
+
+class Governor(Protocol):
+    """Who rations the model calls of one worker."""
+
+    def at_once(self, call: ModelCall) -> AdmittedCall | None:
+        """The call when it may be made without waiting."""
+        ...
+
+    async def admit(self, call: ModelCall, ready: Callable[[], bool]) -> AdmittedCall:
+        """Wait until the call may be made; `ready` is asked last, and is to be taken at its word when it agrees."""
         ...
 
 
@@ -237,8 +254,8 @@ class AdapterFactory(Protocol):
 class JudgeModel(Protocol):
     """A model that judges: one call, with its own retries, within the request's timeout."""
 
-    async def ask(self, request: JudgeRequest, key: str | None) -> JudgeReply:
-        """Raises JudgeFailure when no answer came."""
+    async def ask(self, request: JudgeRequest, key: str | None, calls: ModelCalls | None = None) -> JudgeReply:
+        """Raises JudgeFailure when no answer came. Each request of it is admitted by `calls` before it is sent."""
         ...
 
     async def close(self) -> None: ...

@@ -1,12 +1,27 @@
-"""How long a provider asks us to wait, from the many notations of its headers. All results are seconds from `now`."""
+"""How long a provider asks us to wait, and what it says of its limits, from the many notations of its headers.
+
+All times are seconds from `now`.
+
+| Headers | Limits, what is left of them, and their reset |
+|---|---|
+| `x-ratelimit-limit-requests`, `-remaining-requests`, `-reset-requests`; `…-tokens` | OpenAI and those that follow it |
+| `anthropic-ratelimit-requests-limit`, `-remaining`, `-reset`; `…-tokens-…`, or else `…-input-tokens-…` | Anthropic |
+| `x-ratelimit-limit`, `-remaining`, `-reset`; `ratelimit-limit`, … | others: requests of a window that nobody names |
+
+A limit counts as one a minute only where the notation says so or the window is known by its reset; what is left counts
+wherever it stands. A limit of 0 or below is none.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+
+from evalfleet.model.model_call import RateReading
 
 #: Nobody is waited for longer than a day, whatever a header says.
 HORIZON = 86_400.0
@@ -73,6 +88,72 @@ def wait_asked(headers: Mapping[str, str], now: float) -> float | None:
         if _number(headers.get(name.replace("reset", "remaining"), "")) == 0:
             exhausted.append(seconds)
     return max(exhausted or known, default=None)
+
+
+def rate_reading(headers: Mapping[str, str], now: float) -> RateReading | None:
+    """What the headers say of the account's limits; None when they say nothing that can be read.
+
+    `headers` finds names in lower case; `now` is seconds since the epoch.
+    """
+    requests = tokens = _NOTHING
+    for pattern in _NOTATIONS:
+        requests = requests.else_(_limit(headers, pattern, "requests", now))
+        tokens = tokens.else_(_limit(headers, pattern, "tokens", now))
+    tokens = tokens.else_(_limit(headers, "anthropic-ratelimit-{kind}-{what}", "input-tokens", now))
+    for prefix in ("x-ratelimit-", "ratelimit-"):
+        requests = requests.else_(_plain_limit(headers, prefix, now))
+    if (requests.per_minute, requests.left, tokens.per_minute, tokens.left) == (None, None, None, None):
+        return None
+    return RateReading(
+        requests_per_minute=requests.per_minute,
+        requests_left=requests.left,
+        requests_reset=requests.reset,
+        tokens_per_minute=tokens.per_minute,
+        tokens_left=tokens.left,
+        tokens_reset=tokens.reset,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    per_minute: float | None = None
+    left: float | None = None
+    reset: float | None = None
+
+    def else_(self, other: _Limit) -> _Limit:
+        return other if self.per_minute is None and self.left is None else self
+
+
+_NOTHING = _Limit()
+_NOTATIONS = ("x-ratelimit-{what}-{kind}", "anthropic-ratelimit-{kind}-{what}")
+#: Resets, in seconds, by which a window of a minute can be told: no longer one, and rarely a shorter one.
+_MINUTE = 60.0
+
+
+def _limit(headers: Mapping[str, str], pattern: str, kind: str, now: float) -> _Limit:
+    """A limit a minute in one notation. One whose reset lies beyond a minute is of a longer window: only what is left
+    of it counts."""
+    limit, left, reset = (headers.get(pattern.format(what=what, kind=kind), "") for what in _WHATS)
+    per_minute, seconds = _positive(limit), reset_in(reset, now) if reset else None
+    if seconds is not None and seconds > _MINUTE + 1:
+        per_minute = None
+    return _Limit(per_minute, _number(left), seconds)
+
+
+def _plain_limit(headers: Mapping[str, str], prefix: str, now: float) -> _Limit:
+    """Requests of an unnamed window: nothing tells how long it is, but what is left of it is left until its reset."""
+    limit, left, reset = (headers.get(prefix + what, "") for what in _WHATS)
+    if _number(limit) is None or _number(left) is None:
+        return _NOTHING
+    return _Limit(None, _number(left), reset_in(reset, now) if reset else None)
+
+
+_WHATS = ("limit", "remaining", "reset")
+
+
+def _positive(text: str) -> float | None:
+    number = _number(text)
+    return number if number is not None and number > 0 else None
 
 
 def _number(text: str) -> float | None:

@@ -6,7 +6,7 @@ import asyncio
 
 from evalfleet.model.judge import JudgeReply, JudgeRequest
 from evalfleet.plugins import judge_model
-from evalfleet.ports import Clock, JudgeModel, Random
+from evalfleet.ports import Clock, JudgeModel, ModelCalls, Random
 
 
 class ModelOnDemand:
@@ -18,12 +18,12 @@ class ModelOnDemand:
         self._model: JudgeModel | None = None
         self._making = asyncio.Lock()
 
-    async def ask(self, request: JudgeRequest, key: str | None) -> JudgeReply:
+    async def ask(self, request: JudgeRequest, key: str | None, calls: ModelCalls | None = None) -> JudgeReply:
         """See `JudgeModel.ask`."""
         async with self._making:
             if self._model is None:
                 self._model = await asyncio.to_thread(judge_model, self._clock, self._random)
-        return await self._model.ask(request, key)
+        return await self._model.ask(request, key, calls)
 
     async def close(self) -> None:
         model, self._model = self._model, None

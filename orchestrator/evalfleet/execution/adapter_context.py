@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from evalfleet.errors import ConfigurationError
 from evalfleet.execution.state import TIMER_SLACK, AttemptState
+from evalfleet.execution.waiting import Stopwatch
 from evalfleet.model.suite import DeclaredScenario
 from evalfleet.model.tool import Tool
 from evalfleet.ports import Clock, ModelCalls, Secrets
@@ -46,24 +47,37 @@ class LineState:
 
 
 class LineContext:
-    """The `AdapterContext` of one conversation line; `turn_ends_at` and `place` are set for each send.
+    """The `AdapterContext` of one conversation line; `turn_ends_at`, `wait` and `place` are set for each send.
 
-    `place` is where its turn stands: the line's number, the turn's index in it, its number in the attempt.
+    `wait` is what the send has waited for its model calls, by which its deadline moves. `place` is where its turn
+    stands: the line's number, the turn's index in it, its number in the attempt.
     """
 
-    __slots__ = ("_state", "place", "session", "turn_ends_at")
+    __slots__ = ("_state", "calls", "place", "session", "turn_ends_at", "wait")
 
     def __init__(self, state: AttemptState) -> None:
         self._state = state
         self.session = LineState()
         self.turn_ends_at: float | None = None
+        self.wait = Stopwatch()
+        self.calls: ModelCalls = state.gates(self.wait)
         self.place: tuple[int, int, int] = (0, 0, 0)
 
     @property
     def deadline(self) -> float | None:
         """Seconds left for this send, by the turn's and the attempt's limit; None without either."""
-        limits = [limit for limit in (self.turn_ends_at, self._state.deadline_at) if limit is not None]
-        return max(0.0, min(limits) - self.clock.monotonic()) if limits else None
+        turn, attempt = self.turn_left, self._state.remaining()
+        if turn is None or attempt is None:
+            return attempt if turn is None else turn
+        return min(turn, attempt)
+
+    @property
+    def turn_left(self) -> float | None:
+        """Seconds until the turn's own deadline, never below 0; None without one."""
+        if self.turn_ends_at is None:
+            return None
+        now = self.clock.monotonic()
+        return max(0.0, self.turn_ends_at + self.wait.seconds(now) - now)
 
     @property
     def is_due(self) -> bool:
@@ -78,10 +92,6 @@ class LineContext:
     @property
     def secrets(self) -> Secrets:
         return self._state.secrets
-
-    @property
-    def calls(self) -> ModelCalls:
-        return self._state.calls
 
     @property
     def sandbox(self) -> Sandbox:

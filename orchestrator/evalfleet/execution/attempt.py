@@ -19,7 +19,7 @@ from evalfleet.execution.ledger import Ledger
 from evalfleet.execution.sandboxes import close_sandbox, last_look, open_sandbox
 from evalfleet.execution.seal import recording, seal, verdict_so_far
 from evalfleet.execution.sessions import close_lines
-from evalfleet.execution.state import AttemptState
+from evalfleet.execution.state import LOOK_AGAIN, TIMER_SLACK, AttemptState
 from evalfleet.execution.watch import Watch
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.sandbox import KeepSandbox
@@ -201,7 +201,7 @@ _STEPS = (
 
 
 class _Attempt:
-    __slots__ = ("_at", "_control", "_ledger", "_limit", "_patience", "_round", "_state", "_step", "_watch")
+    __slots__ = ("_at", "_control", "_ends_at", "_ledger", "_limit", "_patience", "_round", "_state", "_step", "_watch")
 
     def __init__(self, job: AttemptJob, services: AttemptServices, control: AttemptControl) -> None:
         self._control = control
@@ -212,6 +212,7 @@ class _Attempt:
         self._at = 0 if job.sandbox is not None else 1
         self._round = 0
         self._limit = 0.0
+        self._ends_at = 0.0
         self._step: _Step | None = None
 
     async def run(self) -> AttemptEvidence:
@@ -223,6 +224,7 @@ class _Attempt:
         state.on_stuck = self._stuck
         state.on_lost = self._break_off
         state.control = control
+        state.waits.lane = control.lane
         control.listen(self._cancelled)
         if control.reason is not None:
             self._cancelled()
@@ -230,9 +232,10 @@ class _Attempt:
             self._round += 1
             self._read_end(await self._watch.run(self._drive(self._round), self._lane_cancelled))
         self._watch.stop()
+        state.waits.close()
         control.listen(None)
         control.stage = Stage.SEALED
-        evidence = seal(self._ledger, control, clock.monotonic() - began)
+        evidence = seal(self._ledger, control, clock.monotonic() - began - state.waits.seconds)
         if self._watch.cancelled:
             raise asyncio.CancelledError
         return evidence
@@ -250,6 +253,7 @@ class _Attempt:
                 watch.arm(state.remaining(), self._expired)
             else:
                 self._limit = step.limit(self._ledger)
+                self._ends_at = state.services.clock.monotonic() + self._limit - state.waits.seconds
                 watch.arm(self._limit, self._expired)
             self._step = step
             control.stage = step.stage
@@ -285,12 +289,23 @@ class _Attempt:
         step = self._step
         if step is None:
             return
-        if step.limit is None:
+        if (left := self._left(step)) > TIMER_SLACK:  # it waited for model calls meanwhile, and may still
+            self._watch.arm(max(left, LOOK_AGAIN), self._expired)
+        elif step.limit is None:
             self._break_off(self._state.out_of_time())
         else:
             message = f"{step.name} took longer than {self._limit:g} s"
             self._fail(step, AttemptFailure(step.kind, step.code, message))
             self._watch.interrupt(self._patience.grace)
+
+    def _left(self, step: _Step) -> float:
+        """Seconds until the step under way has taken too long, but for what it waited; 0 when it waited for nothing."""
+        state = self._state
+        if state.waits.seconds == 0.0:
+            return 0.0
+        if step.limit is None:
+            return state.remaining() or 0.0
+        return self._ends_at + state.waits.seconds - state.services.clock.monotonic()
 
     def _cancelled(self) -> None:
         """The worker cancelled the attempt; cleaning up goes on all the same."""

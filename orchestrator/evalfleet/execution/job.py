@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from evalfleet.execution.git import GitTool
 from evalfleet.execution.recorded_agent import RecordedAgent
 from evalfleet.execution.threads import AuthorThreads
+from evalfleet.execution.waiting import Lane
 from evalfleet.grading.judge_prompts import Question
 from evalfleet.model.case import Case
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
@@ -20,7 +21,7 @@ from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
-from evalfleet.ports import Adapter, ArmSettings, Clock, JudgeModel, ModelCalls, Secrets
+from evalfleet.ports import Adapter, ArmSettings, Clock, Governor, JudgeModel, Secrets
 from evalfleet.sandbox_ports import Gateway, Routes, SandboxLedger, SandboxProvider
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class AttemptServices:
     gateway: Gateway | None = None
     routes: Callable[[AttemptJob], Routes] = no_routes
     models: JudgeModel | None = None
-    governor: ModelCalls | None = None
+    governor: Governor | None = None
     git: GitTool | None = None
     sandbox_ledger: SandboxLedger | None = None
 
@@ -130,8 +131,8 @@ class AttemptControl:
     `started_at` is in seconds since the epoch, None before the attempt began. While `held` is an event, no new send
     begins until it is set. `record` makes the evidence durable before the judge is asked what is still open, by the
     index of the assertion; without it nothing is recorded before the end. `record_beginning` does so after a turn that
-    can be continued. `sandbox_made` is told the seconds that its
-    sandbox took to be made. For the attempt's loop only.
+    can be continued. `sandbox_made` is told the seconds that its sandbox took to be made; `lane` is its lane, which it
+    may leave while it waits. For the attempt's loop only.
     """
 
     def __init__(self) -> None:
@@ -142,6 +143,7 @@ class AttemptControl:
         self.record: Record | None = None
         self.record_beginning: RecordBeginning | None = None
         self.sandbox_made: Callable[[float], None] | None = None
+        self.lane: Lane | None = None
         self._listener: Callable[[], None] | None = None
 
     def cancel(self, reason: str) -> None:

@@ -15,7 +15,7 @@ from evalfleet.grading.judge_votes import agreement, reduce
 from evalfleet.model.assertion import AssertionResult, Result
 from evalfleet.model.judge import INVALID_RESPONSE, JudgeCall, JudgeConfig, JudgeReply, JudgeRequest, Ruling
 from evalfleet.model.usage import Usage
-from evalfleet.ports import Clock, JudgeCache, JudgeModel
+from evalfleet.ports import Clock, JudgeCache, JudgeModel, ModelCalls
 from evalfleet.redact import redact, safe
 
 MODEL_UNRESOLVED = "judge-model-unresolved"
@@ -80,6 +80,7 @@ class Judging:
             keep=state.judge_calls.append,
             assertion=assertion,
             repetition=state.job.case.repetition,
+            admission=state.calls,
         )
         calls = await self.calls(inquiry)
         failed = next((call for call in calls if call.ruling is None), None)
@@ -128,9 +129,10 @@ class Judging:
             temperature=config.temperature,
             max_tokens=config.max_tokens,
             timeout=config.timeout,
+            key_name=config.api_key_env,
         )
         try:
-            return await self._model.ask(request, inquiry.key)
+            return await self._model.ask(request, inquiry.key, inquiry.admission)
         except JudgeFailure as failure:
             return failure
 
@@ -151,7 +153,8 @@ async def answered(judged: Judged, assertion: int, state: AttemptState) -> Asser
 class Inquiry:
     """One question to a judge, whoever asks it. `keep` is given each call as it ends, `note` what went wrong beside it.
 
-    No text of a call shows one of `secrets`; `price` gives the US dollars of a usage of a model.
+    `admission` is where its requests are admitted. No text of a call shows one of
+    `secrets`; `price` gives the US dollars of a usage of a model.
     """
 
     question: Question
@@ -163,6 +166,7 @@ class Inquiry:
     keep: Callable[[JudgeCall], None]
     assertion: int = 0
     repetition: int = 0
+    admission: ModelCalls | None = None
 
     def call(
         self,

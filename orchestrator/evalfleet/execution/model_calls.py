@@ -18,6 +18,10 @@ class GatedCalls:
     def __init__(self, gates: Iterable[ModelCalls | None]) -> None:
         self._gates = tuple(gate for gate in gates if gate is not None)
 
+    @property
+    def governed(self) -> bool:
+        return any(gate.governed for gate in self._gates)
+
     async def admit(self, call: ModelCall) -> AdmittedCall:
         """See `ModelCalls.admit`. What a gate gave is given back when a later one refuses."""
         passed: list[AdmittedCall] = []

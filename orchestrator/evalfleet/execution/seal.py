@@ -104,6 +104,8 @@ def _summary(
 ) -> AttemptSummary:
     job = state.job
     outcome, judgement, extra = _judged(state, rows)
+    if waited := state.waits.seconds:
+        extra = {**extra, "waited": waited}
     usage = total_usage(turns)
     return AttemptSummary(
         attempt=job.attempt,

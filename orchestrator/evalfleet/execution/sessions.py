@@ -10,7 +10,7 @@ from evalfleet.errors import AttemptFailure, AuthoringError, FailureKind, SendFa
 from evalfleet.execution.adapter_context import LineContext
 from evalfleet.execution.blame import blame
 from evalfleet.execution.signals import AttemptEnded, BodyEnd
-from evalfleet.execution.state import AttemptState
+from evalfleet.execution.state import LOOK_AGAIN, TIMER_SLACK, AttemptState
 from evalfleet.execution.turn_check import checked_turn, without_invalid_state
 from evalfleet.model.changes import turn_label
 from evalfleet.model.coverage import Coverage, unavailable
@@ -99,6 +99,7 @@ class SessionLine:
         task = asyncio.current_task()
         cancels = 0 if task is None else task.cancelling()
         flight = _Flight(self._state.next_sequence(), given, clock.wall(), clock.monotonic(), task, cancels)
+        self._context.wait.reset()
         self._flight = flight
         self._context.place = (self.number, len(self.turns), flight.sequence)
         watch = self._watch(flight)
@@ -156,7 +157,7 @@ class SessionLine:
             return None
         self._context.turn_ends_at = flight.began + seconds
         failure = AttemptFailure(FailureKind.DEADLINE, "TURN_TIMEOUT", f"the turn took longer than {seconds:g} s")
-        return _TurnWatch(seconds, failure, flight, self._state)
+        return _TurnWatch(self._context, failure, flight, self._state)
 
     def _land(self, flight: _Flight, turn: Turn) -> TurnRecord:
         if self._flight is not flight:
@@ -212,6 +213,8 @@ class SessionLine:
 
     def _record(self, flight: _Flight, turn: Turn, coverage: Coverage, failure: str | None) -> TurnRecord:
         self._flight = None
+        now = self._state.services.clock.monotonic()
+        waited = self._context.wait.seconds(now)
         record = TurnRecord(
             session=self.number,
             index=len(self.turns),
@@ -223,7 +226,8 @@ class SessionLine:
             usage=turn.usage,
             coverage=coverage,
             started_at=flight.started_at,
-            duration=self._state.services.clock.monotonic() - flight.began,
+            duration=now - flight.began - waited,
+            waited=waited,
             failure=failure,
             observation=turn.observation,
             session_state=turn.session_state,
@@ -248,14 +252,15 @@ async def close_lines(state: AttemptState) -> None:
 class _TurnWatch:
     """Cancels a send at the turn's deadline, and gives the whole attempt up when it ignores that."""
 
-    __slots__ = ("_flight", "_handle", "_state", "expired", "failure")
+    __slots__ = ("_context", "_flight", "_handle", "_state", "expired", "failure")
 
-    def __init__(self, seconds: float, failure: AttemptFailure, flight: _Flight, state: AttemptState) -> None:
+    def __init__(self, context: LineContext, failure: AttemptFailure, flight: _Flight, state: AttemptState) -> None:
         self.expired = False
         self.failure = failure
+        self._context = context
         self._flight = flight
         self._state = state
-        self._handle = asyncio.get_running_loop().call_later(seconds, self._expire)
+        self._handle = asyncio.get_running_loop().call_later(context.turn_left or 0.0, self._expire)
 
     def absorbs(self) -> bool:
         """Take the deadline's own cancellation back; False when the task was also cancelled by somebody else."""
@@ -266,6 +271,10 @@ class _TurnWatch:
         self._handle.cancel()
 
     def _expire(self) -> None:
+        left = self._context.turn_left
+        if left is not None and left > TIMER_SLACK:  # it waited meanwhile, and may still
+            self._handle = asyncio.get_running_loop().call_later(max(left, LOOK_AGAIN), self._expire)
+            return
         self.expired = True
         grace = self._state.services.patience.grace
         self._handle = asyncio.get_running_loop().call_later(grace, self._give_up)

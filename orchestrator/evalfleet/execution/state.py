@@ -11,6 +11,7 @@ from evalfleet.execution.job import AttemptControl, AttemptJob, AttemptServices
 from evalfleet.execution.model_calls import GatedCalls
 from evalfleet.execution.signals import AttemptEnded, BodyEnd
 from evalfleet.execution.tracebacks import Place, caller, place_text, traceback_text
+from evalfleet.execution.waiting import Stopwatch, WaitingCalls, Waits
 from evalfleet.model.changes import Attribution
 from evalfleet.model.judge import JudgeCall
 from evalfleet.model.tool import Tool
@@ -31,6 +32,9 @@ C = TypeVar("C", bound=Coroutine[Any, Any, Any])
 
 #: Seconds by which two timers set for the same moment may differ.
 TIMER_SLACK = 0.05
+
+#: Seconds until a deadline that stands still is looked at again, at least.
+LOOK_AGAIN = 0.1
 
 #: Seconds to the next attempt that an adapter may ask for: a case that waits longer looks like one that hangs.
 WAIT_LIMIT = 86_400.0
@@ -87,7 +91,8 @@ class AttemptState:
         self.on_stuck: Callable[[AttemptFailure], None] | None = None
         self.on_lost: Callable[[AttemptFailure], None] | None = None
         self.control: AttemptControl | None = None
-        self.calls: ModelCalls = GatedCalls((None if job.recorded else services.governor,))
+        self.waits = Waits(services.clock, services.governor, self._sends_under_way, self.clearance)
+        self.calls = self.gates()
         self._sends = 0
         self._rejected = 0
         self._promised: list[tuple[Coroutine[Any, Any, Any], Place]] = []
@@ -96,6 +101,13 @@ class AttemptState:
         self._sealed = False
         self._diagnostics: list[str] = []
         self._unkept = 0
+
+    def gates(self, line: Stopwatch | None = None) -> ModelCalls:
+        """What the attempt's model calls pass, or those of one of its lines, which waits by a watch of its own."""
+        return GatedCalls((None if self.waits.governor is None else WaitingCalls(self.waits, line),))
+
+    def _sends_under_way(self) -> int:
+        return sum(line.in_flight for line in self.lines)
 
     @property
     def sandbox(self) -> Sandbox | None:
@@ -195,10 +207,10 @@ class AttemptState:
             return None
 
     def remaining(self) -> float | None:
-        """Seconds until the attempt's deadline, never below 0; None without one."""
+        """Seconds until the attempt's deadline, never below 0; None without one. What model calls wait moves it."""
         if self.deadline_at is None:
             return None
-        return max(0.0, self.deadline_at - self.services.clock.monotonic())
+        return max(0.0, self.deadline_at + self.waits.seconds - self.services.clock.monotonic())
 
     @property
     def is_due(self) -> bool:

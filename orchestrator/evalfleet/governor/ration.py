@@ -17,6 +17,7 @@ from evalfleet.governor.state import (
     FORGET,
     HORIZON,
     LONG_WAIT,
+    QUIET,
     RELEARN,
     SILENT,
     AccountState,
@@ -49,7 +50,7 @@ def _rationed(state: GovernorState, who: Sharer, report: AccountReport, now: flo
     _learn(account, report, now)
     _note_wants(account, share, report)
     if report.answered:
-        account.rounds = 0
+        account.rounds, account.answered_at = 0, now
     if report.throttle is not None:
         _throttled(account, report.throttle, now)
     else:
@@ -164,9 +165,8 @@ def _throttled(account: AccountState, throttle: Throttle, now: float) -> None:
     wait = throttle.wait
     if wait is not None and wait > LONG_WAIT:
         account.window.restart(sent_at, in_use, now)
-    elif account.window.cut(sent_at, in_use, now) and wait is None:
-        # The first is answered by fewer at once; a pause is for when nothing at all goes through any more.
-        wait = FIRST_PAUSE * 2**account.rounds if account.rounds else None
+    elif account.window.cut(sent_at, in_use, now) and wait is None and now - account.answered_at > QUIET:
+        wait = FIRST_PAUSE * 2**account.rounds
         account.rounds = min(account.rounds + 1, 10)
     if wait is not None:
         account.blocked_until = max(account.blocked_until, now + min(wait, HORIZON))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from evalfleet.governor.buckets import Bucket
@@ -19,8 +20,10 @@ FORGET = 900.0
 HORIZON = 120.0
 #: A wait of more seconds than this empties the pipe, so the window has to be found anew.
 LONG_WAIT = 5.0
-#: The first pause, in seconds, after a refusal that names no wait; it doubles with each round of nothing but refusals.
+#: The first pause, in seconds, after a refusal that names no wait when nothing was answered for `QUIET` seconds; it
+#: doubles with each round of nothing but refusals. While something is answered, fewer calls at once are the answer.
 FIRST_PAUSE = 0.5
+QUIET = 1.0
 
 
 @dataclass(slots=True)
@@ -50,7 +53,7 @@ class WorkerShare:
 class AccountState:
     """One account. `learned` is what headers said of its limits, `relearning` until when others' words are awaited.
 
-    `rounds` counts refusals without a wait since the last answer.
+    `rounds` counts refusals without a wait since the last answer, which came at `answered_at`.
     """
 
     name: str
@@ -62,6 +65,7 @@ class AccountState:
     tokens: Bucket | None = None
     blocked_until: float = 0.0
     rounds: int = 0
+    answered_at: float = -math.inf
     workers: dict[Sharer, WorkerShare] = field(default_factory=dict[Sharer, WorkerShare])
 
     @property

@@ -2,6 +2,7 @@
 
 | What happened | What is done |
 |---|---|
+| the account's rate has to be waited for | nothing is sent, and no time of the call runs, until it is admitted |
 | no connection, a broken one, no answer in time | another try |
 | 408, 409, 429, 5xx | another try, not before the time that the server asks for |
 | 400, 404, 422 | asked again in a looser dialect, while there is one; what a server took is remembered |
@@ -13,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -29,7 +32,8 @@ from evalfleet.grading.judge_wire import (
     wait_asked,
 )
 from evalfleet.model.judge import CALL_FAILED, INVALID_RESPONSE, JudgeReply, JudgeRequest
-from evalfleet.ports import Clock, Random
+from evalfleet.model.model_call import Account, CallEnd, CallFate, ModelCall
+from evalfleet.ports import Clock, ModelCalls, Random
 
 #: Calls of one client that are under way at once; the others wait, and their time does not run yet.
 CALLS_AT_ONCE = 32
@@ -39,6 +43,7 @@ SHARE = 0.5
 LARGEST_BODY = 8 << 20
 
 _PASSING = frozenset({408, 409, 429})
+_THROTTLED = frozenset({429, 503, 529})
 _FIRST_WAIT = 1.0
 
 
@@ -56,6 +61,42 @@ class _Answer:
     passing: bool = False
 
 
+class _Turn:
+    """The time of one call: what it was sent and rested, without what it waited to be admitted and for a place."""
+
+    def __init__(self, clock: Clock, places: asyncio.Semaphore, calls: ModelCalls | None) -> None:
+        self._clock = clock
+        self._places = places
+        self._calls = calls
+        self.seconds = 0.0
+
+    @property
+    def governed(self) -> bool:
+        return self._calls is not None and self._calls.governed
+
+    @asynccontextmanager
+    async def admitted(self, call: ModelCall) -> AsyncGenerator[list[CallEnd]]:
+        """One request of the call, once it may be sent; its end is put into the list."""
+        ended: list[CallEnd] = []
+        admitted = None if self._calls is None else await self._calls.admit(call)
+        try:
+            async with self._places:
+                began = self._clock.monotonic()
+                try:
+                    yield ended
+                finally:
+                    self.seconds += self._clock.monotonic() - began
+        finally:
+            if admitted is not None:
+                admitted.end(ended[0] if ended else CallEnd(fate=CallFate.BROKEN))
+
+    async def rest(self, seconds: float) -> None:
+        """Wait before another try."""
+        began = self._clock.monotonic()
+        await self._clock.sleep(seconds)
+        self.seconds += self._clock.monotonic() - began
+
+
 class HttpJudge:
     """Models behind `/chat/completions`, for all judges of a process. The client is made inside the loop that asks."""
 
@@ -66,48 +107,51 @@ class HttpJudge:
         self._places = asyncio.Semaphore(CALLS_AT_ONCE)
         self._dialects: dict[tuple[str, str], Dialect] = {}
 
-    async def ask(self, request: JudgeRequest, key: str | None) -> JudgeReply:
+    async def ask(self, request: JudgeRequest, key: str | None, calls: ModelCalls | None = None) -> JudgeReply:
         """The model's reply. Raises JudgeFailure; `request.timeout` counts from when the call has a place."""
         # keys read from files end in a newline, which no header may hold
         key = key.strip() if key is not None else None
-        async with self._places:
-            began = self._clock.monotonic()
-            try:
-                reply = await self._asked(request, key)
-            except JudgeFailure as failure:
-                failure.latency = self._clock.monotonic() - began
-                raise
-            return replace(reply, latency=self._clock.monotonic() - began)
+        turn = _Turn(self._clock, self._places, calls)
+        try:
+            reply = await self._asked(request, key, turn)
+        except JudgeFailure as failure:
+            failure.latency = turn.seconds
+            raise
+        return replace(reply, latency=turn.seconds)
 
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
 
-    async def _asked(self, request: JudgeRequest, key: str | None) -> JudgeReply:
+    async def _asked(self, request: JudgeRequest, key: str | None, turn: _Turn) -> JudgeReply:
         server = (request.base_url, request.model)
         dialect = self._dialects.get(server, Dialect())
-        ends = self._clock.monotonic() + request.timeout
         tries = failures = 0
         while True:
             tries += 1
-            seconds = min(ends - self._clock.monotonic(), request.timeout * SHARE)
-            answer = await self._sent(request.base_url, dialect.body(request), key, seconds)
+            body = dialect.body(request)
+            seconds = min(request.timeout - turn.seconds, request.timeout * SHARE)
+            async with turn.admitted(_call(request, body)) as ended:
+                answer = await self._sent(request.base_url, body, key, seconds)
+                ended.append(_end(answer))
             if answer.status is not None and 200 <= answer.status < 300:
                 self._dialects[server] = dialect
                 return _read(request, key, answer, tries)
             other = dialect.instead(answer.status, answer.body)
             failures += other is None  # a change of dialect is none
-            wait = 0.0 if other is not None else self._wait(answer, failures, request.tries)
-            if wait is None or self._clock.monotonic() + wait >= ends:
+            wait = 0.0 if other is not None else self._wait(answer, failures, request.tries, governed=turn.governed)
+            if wait is None or turn.seconds + wait >= request.timeout:
                 raise _failure(CALL_FAILED, request, shown(_said(answer), key), tries, answer.status)
             dialect = other or dialect
-            await self._clock.sleep(wait)
+            await turn.rest(wait)
 
-    def _wait(self, answer: _Answer, failures: int, tries: int) -> float | None:
+    def _wait(self, answer: _Answer, failures: int, tries: int, *, governed: bool) -> float | None:
         """Seconds until the next of `tries`; None when there is none."""
         if not answer.passing or failures >= tries:
             return None
+        if governed and answer.status in _THROTTLED:
+            return 0.0  # the next admission waits as long as the server asks
         if answer.wait is not None:
             return answer.wait
         return self._random.uniform(0.0, _FIRST_WAIT * 2 ** (failures - 1))
@@ -164,6 +208,25 @@ class HttpJudge:
 def _certificates() -> ssl.SSLContext:
     """Reading the certificates takes longer than a short call: once a process."""
     return httpx.create_ssl_context()
+
+
+def _call(request: JudgeRequest, body: bytes) -> ModelCall:
+    account = Account(provider="openai", base_url=request.base_url, key=request.key_name, model=request.model)
+    return ModelCall(account=account, input_bytes=len(body), output_limit=request.max_tokens, judging=True)
+
+
+def _end(answer: _Answer) -> CallEnd:
+    """What one try was to whoever rations calls."""
+    if answer.status is None or answer.status in _PASSING - _THROTTLED:
+        return CallEnd(fate=CallFate.BROKEN)
+    if answer.status in _THROTTLED:
+        return CallEnd(fate=CallFate.THROTTLED, retry_after=answer.wait)
+    if not 200 <= answer.status < 300:
+        return CallEnd(fate=CallFate.REFUSED if answer.status < 500 else CallFate.BROKEN)
+    try:
+        return CallEnd(fate=CallFate.ANSWERED, usage=read_completion(answer.body).usage)
+    except InvalidCompletion:
+        return CallEnd(fate=CallFate.ANSWERED)
 
 
 def _read(request: JudgeRequest, key: str | None, answer: _Answer, tries: int) -> JudgeReply:

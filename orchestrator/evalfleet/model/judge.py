@@ -75,7 +75,7 @@ class JudgeMessage:
 class JudgeRequest:
     """One model call to make. `schema` is the JSON Schema that the answer is asked to follow; `timeout` in seconds.
 
-    `tries` of it may fail in a way that may pass.
+    `tries` of it may fail in a way that may pass. `key_name` names the secret with its key.
     """
 
     model: str
@@ -86,6 +86,7 @@ class JudgeRequest:
     max_tokens: int | None
     timeout: float
     tries: int = 3
+    key_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,12 +31,13 @@ class ModelCall:
     """One request that is about to be sent. Its repetition is another call.
 
     `input_bytes` is the size of the request's body, and so no less than its tokens; `output_limit` the tokens that
-    the answer may have at most, None when nothing limits it.
+    the answer may have at most, None when nothing limits it. `judging` says that a judge is asked, not an agent.
     """
 
     account: Account
     input_bytes: int
     output_limit: int | None = None
+    judging: bool = False
 
 
 class CallFate(StrEnum):
@@ -71,3 +72,24 @@ class CallEnd:
     retry_after: float | None = None
     usage: Usage | None = None
     reading: RateReading | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountUse:
+    """What one worker, or one run, makes of an account whose rate is governed.
+
+    Rates are of the last minute; those of judges' calls are among all calls. `blocked` is in seconds. `concurrency` and
+    the limits are the whole account's, configured or learned, None where none is known.
+    """
+
+    account: str
+    name: str
+    in_flight: int = 0
+    waiting: int = 0
+    calls_per_minute: float = 0.0
+    judge_calls_per_minute: float = 0.0
+    tokens_per_minute: float = 0.0
+    blocked: float = 0.0
+    concurrency: int | None = None
+    requests_limit: float | None = None
+    tokens_limit: float | None = None

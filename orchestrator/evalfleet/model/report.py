@@ -184,6 +184,7 @@ class AttemptDetail:
 
     `basis` is what a grading after its own stands on, None without one; `kept_because` why it kept what stood.
     `outcome_before_cleanup` is the verdict, or the outcome of one that did not complete, that a failed cleanup hides.
+    `waited` are seconds that its model calls waited for their rate, which its duration leaves out.
     `begun_by` is the attempt that began its conversation, None when that is itself.
     """
 
@@ -198,6 +199,7 @@ class AttemptDetail:
     basis: Basis | None = None
     kept_because: str | None = None
     outcome_before_cleanup: str | None = None
+    waited: float = 0.0
     begun_by: int | None = None
 
 

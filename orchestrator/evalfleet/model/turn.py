@@ -111,7 +111,8 @@ class TurnRecord:
     `session` counts sessions and `index` turns in that session, both from 0. `sequence` numbers the
     attempt's turns in the order they were started. `events` begins with the user message that was sent.
     `coverage` is the effective one: the adapter's, downgraded by the turn. Times: `started_at` seconds
-    since the epoch, `duration` seconds. `failure` names the send failure when nothing came back.
+    since the epoch, `duration` seconds, without those `waited` for model calls to be allowed. `failure` names the send
+    failure when nothing came back.
     """
 
     session: int
@@ -129,6 +130,7 @@ class TurnRecord:
     observation: Mapping[str, Any] | None = None
     session_state: Mapping[str, Any] | None = None
     stop: Stop | None = None
+    waited: float = 0.0
 
     @property
     def reply(self) -> str:

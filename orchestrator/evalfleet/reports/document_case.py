@@ -177,10 +177,12 @@ def _skip_reason(view: CaseView, planned: Planned) -> str | None:
 
 
 def _facts(view: CaseView, detail: AttemptDetail) -> dict[str, Any]:
-    """When the attempt ran and which it was, and how cleaning up after it ended when that failed."""
-    facts: dict[str, Any] = {} if not view.attempts else {"attempt": detail.view.number}
+    """When the attempt ran, which it was and whose, and how cleaning up after it ended when that failed."""
+    facts: dict[str, Any] = {}
+    if view.attempts:
+        facts |= {"attempt": detail.view.number, "worker": detail.view.worker}
     facts["startedAt"] = instant_utc(detail.view.started_at)
-    facts["finishedAt"] = instant_utc(detail.view.started_at + detail.view.duration)
+    facts["finishedAt"] = instant_utc(detail.view.started_at + detail.view.duration + detail.waited)
     if (before := detail.outcome_before_cleanup) is not None:
         facts["cleanup"] = {"status": "failed", "code": report_codes.CLEANUP_FAILED}
         facts["outcomeBeforeCleanup"] = _BEFORE_CLEANUP.get(before, before)

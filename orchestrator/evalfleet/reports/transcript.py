@@ -119,7 +119,8 @@ def _result(view: AttemptView) -> str:
 def _turn(turn: TurnRecord, parts: TranscriptParts) -> Iterator[str]:
     status = "no answer" if turn.failure else turn.status.value
     session = f" · session {turn.session + 1}" if turn.session else ""
-    facts = [status, seconds(turn.duration), *usage_facts(turn.usage)]
+    waited = (f"{seconds(turn.waited)} waited for its rate",) if turn.waited >= 0.05 else ()
+    facts = [status, seconds(turn.duration), *waited, *usage_facts(turn.usage)]
     yield f"turn {turn.index + 1}{session} · {' · '.join(facts)}"
     yield from _input_extras(turn.input)
     yield from event_lines(turn.events, talk=parts.turns, tools=parts.tools, limit=parts.limit)

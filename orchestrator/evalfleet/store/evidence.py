@@ -71,6 +71,7 @@ class EvidenceReader:
             basis=None if basis is None else Basis(basis),
             kept_because=reason,
             outcome_before_cleanup=found.extra.get("outcome_before_cleanup"),
+            waited=found.extra.get("waited", 0.0),
             begun_by=found.begun_by,
         )
 

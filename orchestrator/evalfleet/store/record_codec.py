@@ -137,15 +137,17 @@ def _turn(turn: TurnRecord) -> list[Any]:
         turn.duration,
         turn.failure,
     ]
-    if turn.observation is None and turn.session_state is None and turn.stop is None:
+    if turn.observation is None and turn.session_state is None and turn.stop is None and not turn.waited:
         return value
     stop = None if turn.stop is None else [turn.stop.kind, turn.stop.reason]
-    return [*value, _plain(turn.observation), _plain(turn.session_state), stop]
+    value += [_plain(turn.observation), _plain(turn.session_state), stop]
+    return [*value, turn.waited] if turn.waited else value
 
 
 def _read_turn(turn: list[Any], events: list[Any]) -> TurnRecord:
     session, index, sequence, given, status, _, data, usage, coverage, started_at, duration, failure = turn[:12]
     observation, state, stop = turn[12:15] if len(turn) > 12 else (None, None, None)
+    waited: float = turn[15] if len(turn) > 15 else 0.0
     return TurnRecord(
         session=session,
         index=index,
@@ -162,6 +164,7 @@ def _read_turn(turn: list[Any], events: list[Any]) -> TurnRecord:
         observation=observation,
         session_state=state,
         stop=None if stop is None else Stop(StopKind(stop[0]), stop[1]),
+        waited=waited,
     )
 
 

@@ -125,6 +125,7 @@ class ModelResponder:
         return {
             "model": settings.model,
             "base_url": settings.base_url,
+            "key_name": settings.key_name,
             "temperature": settings.temperature,
             "max_tokens": settings.max_tokens,
             "timeout": settings.timeout if left is None else min(settings.timeout, left * _SHARE),
@@ -139,7 +140,7 @@ class ModelResponder:
             key = None if name is None else self._state.secrets.resolve(name)
         except ConfigurationError:
             raise JudgeFailure(CALL_FAILED, f"the key of the user's model is not set: {name}") from None
-        return await models.ask(request, key)
+        return await models.ask(request, key, self._state.calls)
 
     def _facts(self, found: JudgeReply) -> dict[str, Any]:
         usage = found.usage

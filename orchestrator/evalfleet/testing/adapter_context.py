@@ -54,10 +54,11 @@ class FakeSessionState:
 
 
 class FakeModelCalls:
-    """Lets every call through; `made` holds each with its end, None while it runs."""
+    """Lets every call through; `made` holds each with its end, None while it runs. `governed` may be set."""
 
     def __init__(self) -> None:
         self.made: list[tuple[ModelCall, CallEnd | None]] = []
+        self.governed = False
 
     async def admit(self, call: ModelCall) -> AdmittedCall:
         self.made.append((call, None))

@@ -51,6 +51,8 @@ async def test_each_request_is_a_call_with_one_end(
 class Closed:
     """Lets nothing through."""
 
+    governed = False
+
     async def admit(self, call: ModelCall) -> AdmittedCall:
         raise AttemptFailure(FailureKind.CANCELLED, "OVER", "the budget is over")
 

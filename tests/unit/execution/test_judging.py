@@ -327,7 +327,7 @@ async def test_every_recipe_can_be_asked_of_a_turn_and_of_any_texts(court: Court
 class Broken:
     """A judge model of our own making that breaks."""
 
-    async def ask(self, request: JudgeRequest, key: str | None) -> JudgeReply:
+    async def ask(self, request: JudgeRequest, key: str | None, calls: ModelCalls | None = None) -> JudgeReply:
         raise ZeroDivisionError(request.model)
 
     async def close(self) -> None: ...
@@ -343,7 +343,7 @@ async def test_a_crash_of_our_own_is_errored_and_no_answer(attempt: Any) -> None
 
 
 class Hanging(Broken):
-    async def ask(self, request: JudgeRequest, key: str | None) -> JudgeReply:
+    async def ask(self, request: JudgeRequest, key: str | None, calls: ModelCalls | None = None) -> JudgeReply:
         await asyncio.Event().wait()
         raise AssertionError
 

@@ -96,7 +96,7 @@ def test_the_strictest_of_two_configured_limits_counts_while_its_run_lives() -> 
 @pytest.mark.parametrize(
     ("wait", "blocked", "limit"),
     [
-        (None, 0.0, 85),
+        (None, 0.5, 85),
         (0.5, 0.5, 85),
         (90.0, 90.0, 1),
         (5000.0, HORIZON, 1),
@@ -116,7 +116,7 @@ def test_a_storm_holds_the_account_up_for_longer_and_longer_until_something_is_a
         now += 1
         blocked.append(report(state, now, in_flight=1, throttle=Throttle(calls=1, age=0.1)).blocked)
         now += blocked[-1]
-    assert blocked == [0.0, 1.0, 2.0, 4.0, 8.0, 16.0]
+    assert blocked == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
     report(state, now + 1, in_flight=1, answered=1)
     assert report(state, now + 2, in_flight=1, throttle=Throttle(calls=1, age=0.1)).blocked == 0.0
 
