@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -62,16 +63,20 @@ async def lacks_suite_results(session: Session, plan: Plan, run: str) -> bool:
 async def _beating(session: Session, run: str) -> AsyncGenerator[None]:
     """Tell those who follow the run that it is worked on, however long an evaluator takes."""
 
+    over = asyncio.Event()
+
     async def work() -> None:
-        while True:
+        while not over.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), _BEAT_SECONDS)
+                return
             await beat(session.url, run)
-            await asyncio.sleep(_BEAT_SECONDS)
 
     beating = asyncio.create_task(work())
     try:
         yield
     finally:
-        beating.cancel()
+        over.set()  # a cancellation would leave its connection open
         await asyncio.gather(beating, return_exceptions=True)
 
 

@@ -98,6 +98,7 @@ class Case(Strict):
     error_pointer: Text = None
     skip_reason: Text = None
     attempt: Annotated[Annotated[int, Field(ge=1)] | SkipJsonSchema[None], Said] = None
+    worker: Text = None
     started_at: MaybeInstant = None
     finished_at: MaybeInstant = None
     cleanup: Annotated[Cleanup | SkipJsonSchema[None], Said] = None

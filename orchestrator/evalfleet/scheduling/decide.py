@@ -130,8 +130,8 @@ def _finish(state: RunState) -> list[Decision]:
         return []
     read = state.read_all or state.settled == state.total
     nothing_left = read and not state.loading and not state.cases
-    # a limit that kept nothing from being settled is none
-    if state.stopping is not None and not (nothing_left and state.stopping.status is RunStatus.LIMITED):
+    # a limit that kept nothing from being settled is none, nor is an abort after the last case
+    if state.stopping is not None and not nothing_left:
         state.over = True
         return [Finish(state.stopping.status, state.stopping.reason)]
     if not nothing_left:

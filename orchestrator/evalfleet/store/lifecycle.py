@@ -35,7 +35,7 @@ WITH reopening AS (
     UPDATE settlements s SET superseded_at = clock_timestamp(), reopening = (SELECT reopening FROM reopening)
     WHERE run_key = %(run_key)s AND superseded_at IS NULL AND how <> 'carried'
       AND ({CURRENT_VERDICT}::text = ANY(%(retry_list)s) OR how::text = ANY(%(retry_list)s))
-    RETURNING ordinal, attempt, {CURRENT_VERDICT} AS verdict
+    RETURNING ordinal, attempt
 ), attempts AS (
     UPDATE attempts a SET settles = false FROM reopened o WHERE a.run_key = %(run_key)s AND a.attempt = o.attempt
 ), blocks AS (
@@ -43,11 +43,11 @@ WITH reopening AS (
     FROM (SELECT ordinal >> {BLOCK_BITS} AS block, count(*) AS cases FROM reopened GROUP BY 1) n
     WHERE b.run_key = %(run_key)s AND b.block = n.block
 )
-SELECT count(*), count(*) FILTER (WHERE verdict = 'errored'), (SELECT reopening FROM reopening) FROM reopened
+SELECT count(*), (SELECT reopening FROM reopening) FROM reopened
 """.encode()
 
 _REOPENED = """
-UPDATE runs SET status = 'queued', finished_at = NULL, stop_reason = NULL, failures = failures - %s WHERE run_key = %s
+UPDATE runs SET status = 'queued', finished_at = NULL, stop_reason = NULL, failures = 0 WHERE run_key = %s
 """
 
 _CANCEL = """
@@ -130,7 +130,7 @@ async def reopen(url: str, run: str, retry: Sequence[CaseStatus], *, who: str, w
         given = {"run_key": run_key, "commit_seq": commit_seq, "who": who, "why": why, "retry": ",".join(names)}
         given["grading"] = grading
         done = await (await connection.execute(_REOPEN, {**given, "retry_list": names})).fetchone()
-        cases, errored, reopening = done or (0, 0, None)
+        cases, reopening = done or (0, None)
         if not cases:
             await connection.execute(
                 "DELETE FROM reopenings WHERE run_key = %s AND reopening = %s", (run_key, reopening)
@@ -139,7 +139,7 @@ async def reopen(url: str, run: str, retry: Sequence[CaseStatus], *, who: str, w
         await connection.execute(
             "UPDATE reopenings SET cases = %s WHERE run_key = %s AND reopening = %s", (cases, run_key, reopening)
         )
-        await connection.execute(_REOPENED, (errored, run_key))
+        await connection.execute(_REOPENED, (run_key,))
         return int(cases)
 
 

@@ -51,7 +51,7 @@ runs = Table(
     of("commit_seq", BigInteger, "0"),
     of("total", BigInteger, "0"),
     of("attempts", BigInteger, "0"),
-    of("failures", BigInteger, "0"),
+    of("failures", BigInteger, "0"),  # errored cases since the run was begun or last resumed
     of("tokens", BigInteger, "0"),
     of("unknown_cost", BigInteger, "0"),
     of("spent_usd", Float(53), "0"),

@@ -51,13 +51,15 @@ def copy_into(table: str) -> bytes:
     return _sql(f"COPY pg_temp.stage_{table} FROM STDIN (FORMAT BINARY)")
 
 
-# a coordinator that is back claims what it already holds: that adds no mark, and the one of this number is there
+# a coordinator that is back claims what it already holds: that adds no mark, and the one of this number is there;
+# for one that follows, failures of before do not count towards the limit
 CLAIM = _sql("""
 WITH claimed AS (
     UPDATE runs
     SET epoch = epoch + 1, holder = %(me)s, holder_host = %(host)s, holder_pid = %(pid)s, beat = clock_timestamp(),
         status = 'running', started_at = coalesce(started_at, clock_timestamp()), finished_at = NULL,
         stop_reason = NULL, marks = marks + (holder IS DISTINCT FROM %(me)s)::integer,
+        failures = CASE WHEN marks > 0 AND holder IS DISTINCT FROM %(me)s THEN 0 ELSE failures END,
         cancel_requested_at = CASE WHEN %(takeover)s THEN NULL ELSE cancel_requested_at END
     WHERE id = %(run)s AND deleted_at IS NULL
       AND (status IN ('queued', 'running') OR %(takeover)s OR %(steal)s)

@@ -234,8 +234,9 @@ def test_a_tag_that_no_scenario_has_is_a_warning(orchestrate: Orchestrate, tmp_p
 def test_a_selection_that_leaves_no_scenario_is_refused(orchestrate: Orchestrate, tmp_path: Path) -> None:
     folder = project(tmp_path, scenario("s", FINE))
     selecting(folder, scenario_ids=[])
-    ended = orchestrate("plan", "experiment.yaml", cwd=folder)
-    assert (ended.code, "EVALUATION_SELECTION_EMPTY" in ended.err) == (2, True)
+    ended = orchestrate("plan", "experiment.yaml", "--json", cwd=folder)
+    problems = ended.values[0]["error"]["problems"]
+    assert (ended.code, {each["code"] for each in problems}) == (2, {"EVALUATION_SELECTION_EMPTY"})
 
 
 def test_a_scenario_that_checks_nothing_is_a_warning(orchestrate: Orchestrate, tmp_path: Path) -> None:

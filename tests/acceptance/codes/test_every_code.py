@@ -105,7 +105,7 @@ SINGLE = {
     "RUNNER_INTERNAL": "unit/cli/test_errors.py::test_a_mistake_of_ours_has_a_code_of_its_own",
     # of definitions
     "DUPLICATE_ID": f"{DEFINITIONS}::test_two_files_of_one_id_are_told_with_both",
-    "INVALID_EVALS": f"{DEFINITIONS}::problems",
+    "INVALID_EVALS": f"{DEFINITIONS}::test_two_files_of_one_id_are_told_with_both",
     "INVALID_EXPERIMENT": f"{DEFINITIONS}::test_the_codes_of_one_experiment",
     "INVALID_OVERRIDE": f"{DEFINITIONS}::test_a_code_of_what_is_set_for_one_call",
     "INVALID_LABEL": "acceptance/judge/test_judged_runs.py::test_labels_that_are_none_are_named_by_their_line",

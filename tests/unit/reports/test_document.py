@@ -245,6 +245,7 @@ async def test_a_case_of_a_declared_suite() -> None:
     thread = "7f3k2m0q1x:11"
     assert (entry["scenarioId"], entry["name"], entry["threadId"]) == ("checkout", "Checkout", thread)
     assert (entry["variants"], entry["repetition"], entry["attempt"]) == ({"choose": "long"}, 1, 1)
+    assert entry["worker"] == "w"
     assert (entry["startedAt"], entry["finishedAt"]) == ("2025-06-15T15:06:42.000Z", "2025-06-15T15:06:43.250Z")
     choose, pay = entry["turns"]
     assert (choose["stepId"], choose["turnId"], choose["status"]) == ("choose", turn_id(thread, "choose"), "passed")

@@ -16,6 +16,7 @@ from evalfleet.model.verdict import CaseStatus
 from evalfleet.reports.classes import CaseClass
 from evalfleet.reports.document import document_fingerprint
 from evalfleet.reports.document_import import import_report
+from evalfleet.suites.bounded_json import MAX_VALUES
 from tests.unit.reports.documents import CHECKOUT, case, detail, document_of, row, run_info, suite_row, suite_run, turn
 
 
@@ -182,3 +183,19 @@ async def test_the_arms_of_one_run_are_read_together_and_those_of_two_are_refuse
     del one["summary"]
     with pytest.raises(DefinitionError, match=r"arms\.a\.summary"):
         import_report({"arms": {"a": one}}, "r")
+
+
+async def test_12_a_document_larger_in_all_than_one_value_may_be_is_read() -> None:
+    """The bounds are of a value: an observation, an input, a result."""
+    observation = {"numbers": [*range(110_000)]}
+    asked, paid = ({"text": text} for text in ("a lamp", "pay"))
+    played = [
+        turn(0, input=TurnInput("a lamp", value=asked), observation=observation),
+        turn(1, input=TurnInput("pay", value=paid)),
+    ]
+    cases = [(case(ordinal=n, eval_id="shop/checkout", repetition=n), n) for n in range(5)]
+    rows = [suite_row(0, "pay"), suite_row(1, None)]
+    records = [(each, detail(*played, rows=rows)) for each, _ in cases]
+    document = await document_of(suite_run(), *records, suites={"shop": CHECKOUT}, results={})
+    assert 5 * len(observation["numbers"]) > MAX_VALUES
+    assert len(import_report(document, "report.json").cases) == 5

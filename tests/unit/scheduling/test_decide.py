@@ -313,6 +313,16 @@ def test_cancelling_settles_nothing() -> None:
     assert story.state.settled == 0
 
 
+def test_edge_10_an_abort_after_the_last_case_leaves_the_run_completed() -> None:
+    story = Story([case(0)])
+    (only,) = granted(story.call())
+    story.call(sealed=(seal(only, 0),), want=0)
+    story.tell(StopAsked(RunStatus.CANCELLED, "asked", cancel=True))
+    story.commit()
+    story.call(want=0)
+    assert [each.status for each in story.said if isinstance(each, Finish)] == [RunStatus.COMPLETED]
+
+
 def test_nothing_is_granted_until_the_old_leases_are_known() -> None:
     story = Story([case(0), case(1)], epoch=2, adoption=Adoption.ROSTER)
     old = attempt_id(1, 5)
