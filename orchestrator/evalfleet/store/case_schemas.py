@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
@@ -11,6 +13,7 @@ import psycopg
 from psycopg import sql
 
 from evalfleet.errors import ConfigurationError, StoreError
+from evalfleet.processes import process_alive
 from evalfleet.store.connection import Connection, connect, first_line
 
 _SNAPSHOT, _ATTEMPT = "evalfleet_snapshot_", "evalfleet_cases_"
@@ -25,6 +28,9 @@ _TABLE = "(collection text, key text, body text NOT NULL, PRIMARY KEY (collectio
 class PostgresCases:
     """Snapshots and attempts in schemas of the database at `url`, over one connection while an attempt is open.
 
+    Each attempt's schema names its process, and is locked by the connection. The next process of that machine drops it
+    when nobody holds the lock and the process is no more.
+
     Bodies are text and not jsonb, which would change numbers and refuse NUL.
     """
 
@@ -32,7 +38,8 @@ class PostgresCases:
         self._url = url
         self._lock = asyncio.Lock()
         self._connection: Connection | None = None
-        self._open = 0
+        self._open: set[str] = set()
+        self._swept = False
 
     async def keep(self, snapshot_id: str, rows: Sequence[tuple[str, str, str]]) -> None:
         """Keep a snapshot, whole or not at all, whoever else does the same. Raises StoreError."""
@@ -59,18 +66,42 @@ class PostgresCases:
         if not _NAME.fullmatch(name):
             raise ConfigurationError(f"a case store is named by up to 40 of 0-9, a-z and _, not {name!r:.80}")
         schema = _ATTEMPT + name
-        self._open += 1
+        if schema in self._open:
+            raise StoreError(f"the case store: schema {schema!r} is in use")
+        self._open.add(schema)
         try:
+            if not self._swept:
+                self._swept = True
+                await self.sweep()
             async with self.transaction() as connection:
                 await _create(connection, schema)
+                comment = sql.SQL("COMMENT ON SCHEMA {} IS {}").format(sql.Identifier(schema), _owner())
+                await connection.execute(comment)
+                await _hold(connection, schema)
         except BaseException:
-            self.forget()
+            self.forget(schema)
             raise
         return PostgresRows(self, schema)
 
-    def forget(self) -> None:
+    async def sweep(self) -> Sequence[str]:
+        """Drop the schemas of attempts of this machine whose process is dead; their names. Raises StoreError."""
+        found = "SELECT nspname, obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE starts_with(nspname, %s)"
+        async with self.transaction() as connection:
+            schemas = await (await connection.execute(found, (_ATTEMPT,))).fetchall()
+        dropped: list[str] = []
+        for schema, owner in schemas:
+            if not _is_dead(owner):
+                continue
+            async with self.transaction() as connection:
+                taken = await connection.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", (schema,))
+                if await taken.fetchone() == (True,):
+                    await _drop(connection, schema)
+                    dropped.append(schema)
+        return dropped
+
+    def forget(self, schema: str) -> None:
         """An attempt is closed: its next transaction may be the last of the connection."""
-        self._open -= 1
+        self._open.discard(schema)
 
     async def close(self) -> None:
         """Close the connection; snapshots stay."""
@@ -83,6 +114,8 @@ class PostgresCases:
         async with self._lock:
             if self._connection is None or self._connection.closed:
                 self._connection = await connect(self._url, autocommit=True)
+                for schema in self._open:  # an earlier connection that broke held them
+                    await _hold(self._connection, schema)
             try:
                 async with self._connection.transaction():
                     yield self._connection
@@ -142,11 +175,10 @@ class PostgresRows:
         """Drop the schema."""
         if not self._closed:
             self._closed = True
-            self._cases.forget()
-        drop = sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(self._schema))
+            self._cases.forget(self._schema)
         async with self._cases.transaction() as connection:
-            await connection.execute("SET LOCAL client_min_messages = warning")
-            await connection.execute(drop)
+            await _drop(connection, self._schema)
+            await connection.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", (self._schema,))
 
 
 async def _exists(connection: Connection, schema: str) -> bool:
@@ -157,6 +189,27 @@ async def _exists(connection: Connection, schema: str) -> bool:
 async def _create(connection: Connection, schema: str) -> None:
     await connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
     await connection.execute(sql.SQL("CREATE TABLE {} " + _TABLE).format(sql.Identifier(schema, "records")))
+
+
+async def _drop(connection: Connection, schema: str) -> None:
+    await connection.execute("SET LOCAL client_min_messages = error")
+    await connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
+
+
+async def _hold(connection: Connection, schema: str) -> None:
+    """Show that a schema is in use, for as long as the connection lasts."""
+    await connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (schema,))
+
+
+def _owner() -> str:
+    """This process, as a schema names it."""
+    return f"{os.getpid()} {socket.gethostname()}"
+
+
+def _is_dead(owner: str | None) -> bool:
+    """Whether the process that a schema names is one of this machine, and is no more. What names none is not proven."""
+    pid, _, host = (owner or "").partition(" ")
+    return host == socket.gethostname() and pid.isdecimal() and not process_alive(int(pid))
 
 
 async def _copy(connection: Connection, schema: str, rows: Sequence[tuple[str, str, str]]) -> None:

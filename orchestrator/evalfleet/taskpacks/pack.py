@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import shutil
-import tempfile
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -25,6 +23,7 @@ from evalfleet.taskpacks.assignment import Assignment
 from evalfleet.taskpacks.case_store import CaseBackend, CaseStore, Restored, keep_state
 from evalfleet.taskpacks.graders import SUFFICIENCY, PointGrader
 from evalfleet.taskpacks.model_responder import ModelResponder, UserModel
+from evalfleet.taskpacks.owned_folder import OwnedFolder
 from evalfleet.taskpacks.pack_run import EVIDENCE, Grading, RequestJudge, Work, converse, judge, say_again
 from evalfleet.taskpacks.pack_tool import PackTool
 from evalfleet.taskpacks.policy import Allowed
@@ -36,6 +35,9 @@ from evalfleet.taskpacks.sqlite_cases import SqliteCases
 from evalfleet.taskpacks.state import CaseState, Collection, read_state, schema_of
 from evalfleet.taskpacks.trace_file import TraceFile
 from evalfleet.taskpacks.world import World
+
+#: Where traces lie that nobody asked to keep.
+_TRACES = OwnedFolder("evalfleet-trace-")
 
 Policy = Sequence[Allowed] | Callable[[Assignment], Sequence[Allowed]]
 
@@ -121,16 +123,17 @@ class TaskPack:
         The assignment's script answers unless somebody else is the `responder`.
         """
         state, answering = self.start(assignment), responder or Script(assignment.script)
-        folder = self.traces or Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="evalfleet-trace-"))
+        folder = self.traces or await asyncio.to_thread(_TRACES.path)
+        file = folder / f"{name}.jsonl"
         store = CaseStore(state.schema, await self.backend.open(name), clock)
         try:
             await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-            world = World(store, TraceFile(folder / f"{name}.jsonl", run_id, clock), self.tools, answering)
+            world = World(store, TraceFile(file, run_id, clock), self.tools, answering)
             yield world, await world.reset(await keep_state(self.backend, state))
         finally:
             await store.close()
             if self.traces is None:
-                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+                await asyncio.to_thread(file.unlink, missing_ok=True)
 
     def responder(self, assignment: Assignment, state: AttemptState) -> Responder:
         """Who answers the agent of an attempt. Raises AuthoringError for a user whom no model plays."""

@@ -8,11 +8,12 @@ import shutil
 import sqlite3
 import tempfile
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
+
+from evalfleet.taskpacks.owned_folder import OwnedFolder
 
 R = TypeVar("R")
 
@@ -22,11 +23,14 @@ _REMOVE = "DELETE FROM records WHERE collection = ? AND key = ?"
 
 
 class SqliteCases:
-    """Keeps snapshots and attempts below `folder`; without one in a folder of its own, which ends with the process."""
+    """Keeps snapshots and attempts below `folder`; without one in a folder of its own, which ends with the process.
+
+    What a process that was killed left of those goes when the next one makes its own.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._making = threading.Lock()
+        self._own = OwnedFolder("evalfleet-cases-")
 
     async def keep(self, snapshot_id: str, rows: Sequence[tuple[str, str, str]]) -> None:
         """Keep a snapshot: written aside and put in place whole, whoever else does the same."""
@@ -48,11 +52,7 @@ class SqliteCases:
         """Nothing is shared; the files stay in the folder that was given."""
 
     def _place(self, kind: str) -> Path:
-        with self._making:  # the first attempts ask for it at the same time, and all have to get the same one
-            if self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix="evalfleet-cases-"))
-                weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        place = self._folder / kind
+        place = (self._folder or self._own.path()) / kind
         place.mkdir(parents=True, exist_ok=True)
         return place
 
