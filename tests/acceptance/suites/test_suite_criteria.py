@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from evalfleet.reports.document_import import import_report
 from tests.acceptance.cli.conftest import Orchestrate
 
 AGENT = """
@@ -86,6 +87,8 @@ def test_the_criteria_of_a_suite_decide_beside_its_cases(
     results = {each["id"]: each for each in found["document"]["assertions"]}
     assert list(results) == [part.split(",")[0] for part in criteria.split("{id: ")[1:]]
     assert found["document"]["summary"]["passed"] == 2, "no case is changed by them"
+    read = import_report(found["document"], "report.json")
+    assert read.documents["mine"]["assertions"] == found["document"]["assertions"]
     if "ids" in results:
         assert sorted(results["ids"]["evidence"]["ids"]) == ["x", second]
     assert "a private text" not in found["said"] + repr(found["document"])

@@ -291,7 +291,8 @@ async def test_16_a_lost_conversation_goes_on_with_the_next_step_in_the_same_ses
     recorded = await begun(play, Counting())
     assert [len(each.turns) for each in recorded] == [1, 2], "after each step but the last"
     adapter = Counting()
-    evidence = await play(scenario(*THREE), adapter, begun=recorded[0].turns)
+    evidence = await play(scenario(*THREE), adapter, begun=recorded[0].turns, begun_by=4)
+    assert evidence.begun_by == 4, "its thread is that of the attempt that began it"
     assert [given.text for session in adapter.sessions for given in session.sent] == ["b", "c"]
     assert results(evidence) == [("n", Result.MATCHED)] * 3
     assert evidence.turns[0] == recorded[0].turns[0]

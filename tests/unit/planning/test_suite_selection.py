@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,9 @@ import pytest
 from evalfleet.model.definition import EvalDefinition
 from evalfleet.model.experiment import Selection
 from evalfleet.model.suite import DeclaredScenario
+from evalfleet.planning.expand import ArmIdentity, expand
+from evalfleet.planning.select import Narrowing, Selector
+from evalfleet.planning.selected import scan
 from evalfleet.planning.suite_selection import select_scenarios
 from evalfleet.suites.matrix import combinations
 from evalfleet.suites.parse import parse_suite
@@ -53,6 +57,22 @@ def chosen(**selection: Any) -> list[tuple[str, int]]:
 )
 def test_what_stays(selection: Mapping[str, Any], kept: list[tuple[str, int]]) -> None:
     assert chosen(**selection) == kept
+
+
+def planned(seed: int, definitions: Sequence[EvalDefinition] = EVALS) -> list[tuple[str, tuple[str, ...], int]]:
+    """The cases of two repetitions in planned order: scenario, variants, repetition."""
+    selector = Selector(Selection(seed=seed), Narrowing())
+    found = scan(definitions, selector, Path(), allow_empty=False, kept_bytes=1 << 20).evals
+    cases = expand([ArmIdentity("mine", None)], found, 2)
+    return [(case.eval_id, tuple(case.variants.values()), case.repetition) for case in cases]
+
+
+def test_the_seed_orders_the_cases_of_a_suite_and_not_its_document() -> None:
+    """So that a limit, of evals or of failures, leaves a part that nobody chose."""
+    first = planned(7)
+    assert len(first) == 12 and first != planned(8) and sorted(first) == sorted(planned(8))
+    assert [(*case, 1) for *case, repetition in first if repetition == 0] == first[6:], "one repetition after the other"
+    assert planned(7, EVALS[::-1]) == first
 
 
 @pytest.mark.parametrize(

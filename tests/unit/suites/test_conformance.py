@@ -1,6 +1,6 @@
 """What an implementation of the suite format has to show, by number, and the corners that it has to decide.
 
-`SHOWN` and `DECIDED` name the test of each; `TO_BE_FILLED` lists what tests of the engine have yet to show.
+`SHOWN` and `DECIDED` name the test of each, which breaking the rule turns red.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from evalfleet import evaluate_assertions
+from evalfleet.codes.book import CODES as CODES_OF_OURS
 from evalfleet.errors import DefinitionError
 from evalfleet.model.canonical import digest
 from evalfleet.suites.outcome_json import outcome_value
@@ -22,6 +23,8 @@ HERE, SCENARIO = "unit/suites/test_conformance.py", "unit/execution/test_scenari
 SELECTION, CODES = "unit/planning/test_suite_selection.py", "acceptance/codes/test_codes_of_suites.py"
 MACHINERY = "acceptance/codes/test_codes_of_the_machinery.py"
 IMPORT = "unit/reports/test_document_import.py"
+SNAPSHOTS = "integration/scheduling/test_snapshots.py"
+STAYS = f"{SNAPSHOTS}::test_7_10_33_what_a_snapshot_said_stays_and_no_event_precedes_it"
 
 SHOWN: dict[int, tuple[str, str]] = {
     1: ("a repeated id and an unknown operator refuse the suite", f"{HERE}::test_1_what_refuses_the_suite"),
@@ -36,7 +39,26 @@ SHOWN: dict[int, tuple[str, str]] = {
         "after a failed step the next one runs",
         f"{SCENARIO}::test_6_a_failed_step_does_not_keep_the_next_from_running_and_the_session_is_closed_once",
     ),
+    7: ("the first snapshot has no turns, a later one has some, and earlier ones stay as they were", STAYS),
     8: ("an unauthorised write opens nothing", f"{MACHINERY}::test_a_write_to_the_outside_has_to_be_allowed"),
+    9: ("a changed target refuses to resume", f"{SNAPSHOTS}::test_9_a_changed_target_is_not_resumed"),
+    10: ("a case that did not change is the same in a later snapshot, and nobody's copy is another's", STAYS),
+    11: (
+        "snapshots stay readable while one case closes and another sends",
+        f"{SNAPSHOTS}::test_11_snapshots_agree_while_one_case_closes_and_another_sends",
+    ),
+    12: (
+        "a report larger in all than one value may be still parses",
+        f"{IMPORT}::test_12_a_document_larger_in_all_than_one_value_may_be_is_read",
+    ),
+    13: (
+        "two at a time over five cases: never more open, all closed, steps not interleaved",
+        f"{SNAPSHOTS}::test_13_never_more_at_a_time_than_are_allowed_and_each_in_its_own_order",
+    ),
+    14: (
+        "a limit of failures leaves the rest pending and the run limited",
+        f"{SNAPSHOTS}::test_14_a_limit_of_failures_leaves_the_rest_pending",
+    ),
     15: (
         "variants times repetitions, in order, within a limit",
         "unit/suites/test_matrix.py::test_15_later_steps_vary_faster",
@@ -53,12 +75,20 @@ SHOWN: dict[int, tuple[str, str]] = {
         "a send that never ends is out of time",
         f"{SCENARIO}::test_18_a_send_that_never_ends_is_a_turn_out_of_time",
     ),
+    19: (
+        "an observer that fails ends what is under way, and nothing is opened after it",
+        f"{SNAPSHOTS}::test_19_an_observer_that_fails_ends_what_is_under_way_and_nothing_new_begins",
+    ),
     20: (
         "a report that contradicts itself is refused",
         f"{IMPORT}::test_a_document_that_contradicts_itself_is_refused_with_the_place",
     ),
     21: ("no composite launders a missing evaluator", f"{HERE}::test_21_no_composite_over_a_missing_evaluator_passes"),
     22: ("cycles and names of a language are refused", f"{HERE}::test_22_a_cycle_and_a_name_of_javascript"),
+    23: (
+        "a failed external write is not sent again by a retry",
+        f"{MACHINERY}::test_a_failed_write_is_only_sent_again_when_a_person_has_looked",
+    ),
     24: ("a write under way is not sent again", f"{MACHINERY}::test_what_a_killed_run_had_under_way"),
     25: (
         "a turn's id keeps its bounds",
@@ -74,28 +104,24 @@ SHOWN: dict[int, tuple[str, str]] = {
         "a session that can't be closed is an error",
         f"{SCENARIO}::test_28_a_session_that_can_not_be_closed_is_an_error_after_all_passed",
     ),
+    29: (
+        "a session that opens after its deadline is closed",
+        f"{SCENARIO}::test_29_a_session_that_opens_after_its_deadline_is_closed",
+    ),
     30: (
         "empty lists select nothing",
         f"{SELECTION}::test_30_what_can_not_be_meant_is_told_with_its_field_and_the_nearest_name",
     ),
+    31: (
+        "an abort while criteria are evaluated leaves the case cancelled",
+        f"{SCENARIO}::test_31_an_abort_while_criteria_are_evaluated_leaves_the_case_cancelled",
+    ),
     32: ("a bool is no number", f"{HERE}::test_32_a_bool_is_no_number"),
-}
-
-#: Tests of the engine have yet to show these, or to be named above.
-TO_BE_FILLED: dict[int, str] = {
-    7: "the first snapshot has no turns, a later one has one, and earlier ones stay as they were",
-    9: "a changed fingerprint of the target refuses to resume",
-    10: "a case that did not change is the same in a later snapshot",
-    11: "snapshots stay readable while one case closes and another sends",
-    12: "a report larger in all than one value may be still parses",
-    13: "two at a time over five cases: never more open, all closed, steps not interleaved",
-    14: "a limit of failures leaves the rest pending and the run limited",
-    19: "an observer that fails ends the run, which opened one session",
-    23: "a failed external write is not sent again by a retry",
-    29: "a session that opens after its deadline is closed",
-    31: "an abort while the scenario's criteria are evaluated leaves the case cancelled",
-    33: "events have no gap and never precede their snapshot",
-    34: "earlier failures of a resumed run do not count towards its limit",
+    33: ("events have no gap and never precede their snapshot", STAYS),
+    34: (
+        "earlier failures of a resumed run do not count towards its limit",
+        f"{SNAPSHOTS}::test_34_failures_of_before_do_not_count_towards_the_limit",
+    ),
 }
 
 DECIDED: dict[int, tuple[str, str]] = {
@@ -111,6 +137,10 @@ DECIDED: dict[int, tuple[str, str]] = {
         "what was observed stays when its criteria ran out of time",
         f"{SCENARIO}::test_what_takes_longer_than_a_turn_is_not_judged_and_its_observation_stays",
     ),
+    4: (
+        "an invalid session state keeps the observation and only makes going on impossible",
+        f"{SCENARIO}::test_edge_4_a_session_state_that_is_none_keeps_the_observation_and_prevents_going_on",
+    ),
     5: (
         "a failed cleanup keeps what it hides",
         "unit/reports/test_document.py::test_a_failed_cleanup_keeps_what_it_hides",
@@ -123,6 +153,18 @@ DECIDED: dict[int, tuple[str, str]] = {
         "an unknown tag is a warning",
         "acceptance/codes/test_codes_of_suites.py::test_a_tag_that_no_scenario_has_is_a_warning",
     ),
+    8: (
+        "our own mistake has a code of its own, apart from a failed observer",
+        "unit/cli/test_errors.py::test_a_mistake_of_ours_has_a_code_of_its_own",
+    ),
+    9: (
+        "each case has its times, attempt and worker",
+        "unit/reports/test_document.py::test_a_case_of_a_declared_suite",
+    ),
+    10: (
+        "an abort after the last case leaves the run completed",
+        "unit/scheduling/test_decide.py::test_edge_10_an_abort_after_the_last_case_leaves_the_run_completed",
+    ),
     11: (
         "evaluators of scenarios that are not selected are only warned about",
         "unit/suites/test_registry.py::test_edge_11_what_others_name_is_only_a_warning",
@@ -130,17 +172,50 @@ DECIDED: dict[int, tuple[str, str]] = {
     12: ("keys are sorted by code point", f"{HERE}::test_edge_12_keys_are_sorted_by_code_point"),
 }
 
-DECISIONS_TO_BE_FILLED: dict[int, str] = {
-    4: "an invalid session state keeps the observation and only makes resuming impossible",
-    8: "a broken worker has a code of its own, apart from a failed observer",
-    9: "each case has its times, attempt and worker",
-    10: "an abort after the last case leaves the run completed",
-}
+
+def test_every_number_has_a_test() -> None:
+    assert sorted(SHOWN) == list(range(1, 35))
+    assert sorted(DECIDED) == list(range(1, 13))
 
 
-def test_every_number_has_a_test_or_waits_for_one() -> None:
-    assert sorted([*SHOWN, *TO_BE_FILLED]) == list(range(1, 35))
-    assert sorted([*DECIDED, *DECISIONS_TO_BE_FILLED]) == list(range(1, 13))
+#: The codes of the format that this one follows.
+CODES_OF_THE_FORMAT = [
+    "EVALUATION_SUITE_INVALID",
+    "EVALUATION_DATA_LIMIT",
+    "EVALUATION_DATA_CYCLE",
+    "EVALUATION_OPTIONS_INVALID",
+    "EVALUATION_SCENARIO_NOT_FOUND",
+    "EVALUATION_SELECTION_EMPTY",
+    "EVALUATION_CASE_LIMIT",
+    "EVALUATOR_NOT_FOUND",
+    "EVALUATION_ASSERTIONS_INVALID",
+    "EVALUATION_OBSERVATION_INVALID",
+    "EVALUATION_RESUME_REQUIRED",
+    "EVALUATION_RESUME_INVALID",
+    "EVALUATION_RESUME_INCOMPATIBLE",
+    "EVALUATION_OBSERVER_FAILED",
+    "EVALUATOR_FAILED",
+    "EVALUATOR_RESULT_INVALID",
+    "EVALUATION_TRANSPORT_FAILED",
+    "EVALUATION_SESSION_FAILED",
+    "EVALUATION_TIMEOUT",
+    "EVALUATION_CANCELLED",
+    "EVALUATION_CLEANUP_FAILED",
+    "EVALUATION_EARLY_COMPLETION",
+    "EVALUATION_INCOMPLETE",
+    "EXTERNAL_WRITES_NOT_AUTHORIZED",
+    "EXTERNAL_WRITE_RESUME_REQUIRES_RECONCILIATION",
+    "EXTERNAL_WRITE_RETRY_REQUIRES_RECONCILIATION",
+    "TURN_RESUME_NOT_SUPPORTED",
+    "TURN_RESUME_UNSAFE",
+    "EVALUATION_AGENT_INPUT_INVALID",
+    "EVALUATION_SELECTION_UNAVAILABLE",
+    "EVALUATION_SELECTION_AMBIGUOUS",
+]
+
+
+def test_every_code_of_the_format_is_in_the_book() -> None:
+    assert [code for code in CODES_OF_THE_FORMAT if code not in CODES_OF_OURS] == []
 
 
 @pytest.mark.parametrize("named", [test for _, test in [*SHOWN.values(), *DECIDED.values()]])
@@ -215,3 +290,12 @@ async def test_32_a_bool_is_no_number(document: dict[str, Any]) -> None:
 def test_edge_12_keys_are_sorted_by_code_point() -> None:
     assert digest({"é": 1, "z": 2, "Z": 3}) == digest({"Z": 3, "z": 2, "é": 1})
     assert digest({"a": 1}) == "015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862"
+
+
+async def test_the_format_s_own_example_of_a_result() -> None:
+    """A missing path is told from null, and what was wanted stands beside it."""
+    document = check("equals", ["response", "interaction", "kind"], value="choice", id="choice-offered")
+    told = outcome_value(await judged_alone(document, {"response": {"text": "Hello"}}))
+    example = {"id": "choice-offered", "passed": False, "actual": {"present": False}, "expected": "choice"}
+    assert {key: told[key] for key in example} == example
+    assert told.keys() - example.keys() == {"kind", "operator", "path"}
