@@ -83,7 +83,7 @@ class BubblewrapSandbox:
         self._env = {**ENVIRONMENT, **spec.env}
         self._namespaces: Enclosed | None = None
         self._cgroup = Cgroup()
-        self._files = Folder(lease.root)
+        self._files = Folder(lease.root, seen=WORKDIR)  # until it has moved in; without `seen` it would look on disk
         self._executions: dict[str, FileExecution] = {}
         self._numbers = itertools.count(1)
         self._ending = asyncio.Lock()

@@ -57,6 +57,7 @@ class ContainerSandbox:
         self._changing = asyncio.Lock()
         self._place = plan.workdir
         self.notices: tuple[str, ...] = ()
+        self._of_place: Mapping[str, str] = {}
         self._relays = Relays(relay_in(engine, plan))
         self._enter(Box(engine, plan), {})
 
@@ -135,7 +136,7 @@ class ContainerSandbox:
         async with self._changing:
             await self._relays.close()
             await self._box.stop()
-            await in_thread(leave_environment, kept_mark(self._scratch, self.id), self._plan.spec)
+            await in_thread(leave_environment, kept_mark(self._scratch, self.id), self._plan.spec, self._of_place)
             await self._commands.end_all()
             self._on_closed(self)
 
@@ -150,7 +151,8 @@ class ContainerSandbox:
         self._place = facts.place
         locale = {} if {"LANG", "LC_ALL"} & set(spec.env) else _LOCALE
         opened: Mapping[str, str] = {} if self._opening is None else await self._opening(self)
-        self._enter(self._box, {"HOME": facts.home, **locale, **spec.env, **opened})
+        self._of_place = {"HOME": facts.home, **locale}
+        self._enter(self._box, {**self._of_place, **spec.env, **opened})
         self.notices = (*_not_enforced(spec, self._box), *self._box.warnings)
         if (files := await in_thread(starting_files, spec)) is not None:
             with bringing_files():

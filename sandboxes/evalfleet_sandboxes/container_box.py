@@ -11,8 +11,10 @@ from pathlib import Path
 from evalfleet.errors import AttemptFailure, FailureKind, InfrastructureError
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.sandbox_ports import CommandResult
+from evalfleet_sandboxes.blocking import pause
 from evalfleet_sandboxes.container_copies import EngineCopies
 from evalfleet_sandboxes.container_engine import SHORT, Dialect, Engine
+from evalfleet_sandboxes.container_limits import unenforced
 from evalfleet_sandboxes.inside import KEEPER, MARK, Facts, Inner, parse_facts
 
 #: Ours inside of every container.
@@ -26,6 +28,8 @@ _NO_SHELL = 127
 #: What the engine does itself where an image lacks it.
 _TAR = "tar"
 _LOG_LINES = "20"
+#: How often an engine is asked whether memory was the cause, and seconds between.
+_OOM_LOOKS, _OOM_SECONDS = 4, 0.25
 _LOG_TAIL = 1000
 _OUTPUT_LIMIT = 1 << 16
 
@@ -95,7 +99,7 @@ class Box:
                 raise _failure("SANDBOX_IMAGE_UNFIT", f"{self._plan.image}: {self._engine.said(result)}")
             raise _failure("SANDBOX_FAILED", self._engine.said(result))
         said = result.stderr.decode("utf-8", "replace").splitlines()
-        self.warnings = tuple(line.removeprefix("WARNING: ") for line in said if line.startswith("WARNING: "))
+        self.warnings = tuple(unenforced(self._plan.spec.resources, said))
         asked = await self.exec(self.inner.facts(), limit=1 << 16, timeout=SHORT)
         facts = parse_facts(asked.stdout)
         found = await self._engine.containers((name,))
@@ -137,7 +141,8 @@ class Box:
             self._over = _failure("SANDBOX_LOST", "its container is gone")
         elif not found[0].state.running:
             state = found[0].state
-            code = "SANDBOX_OOM" if state.oom_killed else "SANDBOX_LOST"
+            code = "SANDBOX_OOM" if await self._ended_for_memory() else "SANDBOX_LOST"
+            self.require_open()
             self._over = _failure(code, f"its container ended with exit code {state.exit_code}")
         self.require_open()
 
@@ -145,7 +150,7 @@ class Box:
         if self._over is None:
             code = "SANDBOX_LOST"
             with contextlib.suppress(AttemptFailure):  # it is removed when it is closed
-                if any(found.state.oom_killed for found in await self._engine.containers((self._plan.name,))):
+                if await self._ended_for_memory():
                     code = "SANDBOX_OOM"
                 await self._engine.remove(self._plan.name)
             self._over = self._over or _failure(code, why)
@@ -218,6 +223,16 @@ class Box:
         )
         self.require_open()
         return result
+
+    async def _ended_for_memory(self) -> bool:
+        """By the engine's account, which comes to it a moment after the kernel's kill."""
+        looks = 1 if self._plan.spec.resources.memory is None else _OOM_LOOKS
+        for look in range(looks):
+            if look:
+                await pause(_OOM_SECONDS)
+            if any(found.state.oom_killed for found in await self._engine.containers((self._plan.name,))):
+                return True
+        return False
 
     async def _ended(self) -> str:
         """Why a container ended at its start: its exit code and the end of its log."""

@@ -1,7 +1,8 @@
-"""What a person's shell in a kept sandbox finds of the spec's environment: all but the secrets. Blocking."""
+"""What a person's shell in a kept sandbox finds of the environment of its commands: all but the secrets."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -13,14 +14,28 @@ NAME = "environment.json"
 _VARIABLES = TypeAdapter(dict[str, str])
 
 
-def leave_environment(file: Path, spec: SandboxSpec) -> None:
-    """Write down what may be shown again of the environment of all commands."""
-    file.write_bytes(_VARIABLES.dump_json({name: text for name, text in spec.env.items() if name not in spec.env_from}))
+def written(spec: SandboxSpec, place: Mapping[str, str]) -> str:
+    """What may be shown again of the environment of all commands: that of the place, and the spec's over it."""
+    shown = {name: text for name, text in spec.env.items() if name not in spec.env_from}
+    return _VARIABLES.dump_json({**place, **shown}).decode()
+
+
+def read(text: str | bytes) -> dict[str, str]:
+    """What was written; nothing where somebody wrote something else."""
+    try:
+        return _VARIABLES.validate_json(text, strict=True)
+    except ValueError:
+        return {}
+
+
+def leave_environment(file: Path, spec: SandboxSpec, place: Mapping[str, str] | None = None) -> None:
+    """Write it to a file. Blocking."""
+    file.write_text(written(spec, place or {}), encoding="utf-8")
 
 
 def left_environment(file: Path) -> dict[str, str]:
-    """What was written down; nothing where nothing was, or somebody wrote something else."""
+    """What a file has of it; nothing where there is none. Blocking."""
     try:
-        return _VARIABLES.validate_json(file.read_bytes(), strict=True)
-    except (OSError, ValueError):
+        return read(file.read_bytes())
+    except OSError:
         return {}

@@ -19,12 +19,14 @@ from evalfleet.errors import ConfigurationError
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.sandbox_ports import FoundSandbox, Opening, SandboxPlace
 from evalfleet_sandboxes.blocking import in_thread
+from evalfleet_sandboxes.kept_environment import read
 from evalfleet_sandboxes.kubernetes_access import Access, find_source
 from evalfleet_sandboxes.kubernetes_api import Cluster, Refused, Unreachable
 from evalfleet_sandboxes.kubernetes_home import Homes
 from evalfleet_sandboxes.kubernetes_making import Patience, PodMaker
 from evalfleet_sandboxes.kubernetes_pods import (
     CONTAINER,
+    ENVIRONMENT,
     HOST,
     KEPT,
     OWNER,
@@ -148,7 +150,9 @@ class KubernetesProvider:
         pod = await self._looked_up(cluster, sandbox.id)
         if pod is None:
             raise ConfigurationError(f"there is no pod {sandbox.id} any more in the namespace {cluster.namespace}")
-        shell = ("sh", "-c", 'cd "$1"; exec sh', "sh", pod.metadata.annotations.get(WORKDIR, "/"))
+        told = pod.metadata.annotations
+        given = (f"{name}={text}" for name, text in read(told.get(ENVIRONMENT, "{}")).items())
+        shell = ("env", *given, "sh", "-c", 'cd "$1"; exec sh', "sh", told.get(WORKDIR, "/"))
         where = ("--namespace", cluster.namespace, "--container", CONTAINER)
         return ("kubectl", "exec", "--stdin", "--tty", *where, sandbox.id, "--", *shell)
 

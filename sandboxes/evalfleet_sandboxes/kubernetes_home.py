@@ -11,6 +11,7 @@ from pathlib import Path
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.model.definition import SandboxSpec
 from evalfleet_sandboxes.inside import Facts, Inner, parse_facts, script
+from evalfleet_sandboxes.kept_environment import written
 from evalfleet_sandboxes.kubernetes_api import Cluster
 from evalfleet_sandboxes.kubernetes_door import ROOM, PodDoor
 from evalfleet_sandboxes.kubernetes_making import PodMaker
@@ -42,13 +43,17 @@ _KILL_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
-    """A Pod that commands can run in. `bash` is the path of one, if there is any; `routes` that some lead out of it."""
+    """A Pod that commands can run in. `bash` is the path of one, if there is any; `routes` that some lead out of it.
+
+    `shown` is what a person's shell may find of the environment, as `kept_environment` writes it.
+    """
 
     name: str
     door: PodDoor
     workdir: str
     bash: str | None
     routes: bool
+    shown: str
     commands: RemoteCommands
     files: RemoteFiles
     relays: Relays
@@ -79,7 +84,8 @@ class Homes:
         except BaseException:
             await asyncio.shield(self._give_up(name))
             raise
-        commands = RemoteCommands(door, inner, _environment(facts, spec.env))
+        place = _of_place(facts, spec.env)
+        commands = RemoteCommands(door, inner, {**place, **spec.env})
         files = RemoteFiles(door, inner.workdir, self._scratch)
         return Home(
             name=name,
@@ -87,6 +93,7 @@ class Homes:
             workdir=inner.workdir,
             bash=facts.bash,
             routes=routes,
+            shown=written(spec, place),
             commands=commands,
             files=files,
             relays=Relays(relay_of(self._cluster, name)),
@@ -97,7 +104,7 @@ class Homes:
         await home.relays.close()
         await home.door.kill_all()
         home.door.shut(why)
-        await self._maker.keep(home.name, home.workdir)
+        await self._maker.keep(home.name, home.workdir, home.shown)
         await home.commands.end_all()
 
     async def move_out(self, home: Home, why: AttemptFailure) -> None:
@@ -144,9 +151,9 @@ def _unfit(facts: Facts, workdir: str) -> Iterator[str]:
         yield f"its commands can't write to its workdir {workdir}; set sandbox.user to the number of the folder's owner"
 
 
-def _environment(facts: Facts, own: Mapping[str, str]) -> dict[str, str]:
-    """Every command's."""
-    return {"HOME": facts.home, **({} if {"LANG", "LC_ALL"} & set(own) else _LOCALE), **own}
+def _of_place(facts: Facts, own: Mapping[str, str]) -> dict[str, str]:
+    """What every command finds below the spec's own environment."""
+    return {"HOME": facts.home, **({} if {"LANG", "LC_ALL"} & set(own) else _LOCALE)}
 
 
 def _failure(code: str, message: str) -> AttemptFailure:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.model.definition import SandboxSpec
 from evalfleet_sandboxes.kubernetes_api import Cluster, Refused, Unreachable
-from evalfleet_sandboxes.kubernetes_pods import KEPT, OWNER, WORKDIR, Lease, Manifest, pod, selector
+from evalfleet_sandboxes.kubernetes_pods import ENVIRONMENT, KEPT, OWNER, WORKDIR, Lease, Manifest, pod, selector
 from evalfleet_sandboxes.kubernetes_starts import Starts
 from evalfleet_sandboxes.kubernetes_status import IMAGE_FINAL, Pod, Stage, Standing
 from evalfleet_sandboxes.kubernetes_watch import PodWatch
@@ -21,6 +21,8 @@ _NUMBERS = itertools.count(1)
 _DELETES = 16
 #: Failures to start of which there are fewer when fewer start at once.
 _PUSHES = frozenset({"SANDBOX_QUOTA", "SANDBOX_UNSCHEDULABLE", "SANDBOX_FAILED", "SANDBOX_LOST"})
+#: How many characters of an environment are told; a cluster keeps 256 KiB of annotations of a Pod.
+_MOST_TOLD = 1 << 16
 _QUOTA_REMEDY = "wait for others to end, or raise the namespace's ResourceQuota"
 
 
@@ -103,9 +105,10 @@ class PodMaker:
                 raise _failure("SANDBOX_CLEANUP_FAILED", f"pod {name} could not be deleted: {error}") from error
         self._watch.forget(name)
 
-    async def keep(self, name: str, workdir: str) -> None:
-        """Let a Pod stay. Raises AttemptFailure."""
-        marked = {"labels": {KEPT: "true"}, "annotations": {WORKDIR: workdir}}
+    async def keep(self, name: str, workdir: str, environment: str) -> None:
+        """Let a Pod stay, with what who enters it has to know. Raises AttemptFailure."""
+        told = {ENVIRONMENT: environment} if len(environment) < _MOST_TOLD else {}
+        marked = {"labels": {KEPT: "true"}, "annotations": {WORKDIR: workdir, **told}}
         try:
             await self._cluster.call("PATCH", self._cluster.path("pods", name), body={"metadata": marked})
         except Refused as error:

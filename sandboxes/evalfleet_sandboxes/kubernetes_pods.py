@@ -25,8 +25,9 @@ VOLUME = "evalfleet"
 SANDBOX = "evalfleet.sandbox"
 CLOSED = "evalfleet.network"
 RUN, OWNER, HOST, PID = "evalfleet.run", "evalfleet.owner", "evalfleet.host", "evalfleet.pid"
-#: When the process began, by its kernel's count; whether the Pod stays after its attempt; where its commands start.
-START, KEPT, WORKDIR = "evalfleet.start", "evalfleet.kept", "evalfleet.workdir"
+#: When the process began, by its kernel's count; whether the Pod stays after its attempt; where its commands start,
+#: and what they found in their environment but for secrets.
+START, KEPT, WORKDIR, ENVIRONMENT = "evalfleet.start", "evalfleet.kept", "evalfleet.workdir", "evalfleet.environment"
 POLICY = "evalfleet-closed"
 #: The container beside a sandbox's that relays run in; it shares no more than the network.
 RELAY = "evalfleet-relay"

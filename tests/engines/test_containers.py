@@ -156,7 +156,9 @@ async def test_a_kept_container_stands_still_with_its_files_until_it_is_reaped(e
         assert found.kept
         argv = await provider.enter_argv(found)
         assert argv[0] == "sh" and found.id in argv
-        assert "COLOUR=deep 'blue' é" in argv and not any("DOOR_CODE" in argument for argument in argv)
+        assert {"COLOUR=deep 'blue' é", "HOME=/root", "LANG=C.UTF-8"} <= set(argv) and not any(
+            "DOOR_CODE" in argument for argument in argv
+        )
         call(engine, "start", found.id)
         assert call(engine, "exec", "--workdir", sandbox.workdir, found.id, "cat", "file") == "evidence\n"
         await provider.reap(found)

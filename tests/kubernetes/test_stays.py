@@ -15,7 +15,9 @@ SPEC = SandboxSpec(image=IMAGE)
 async def test_a_kept_pod_stays_without_processes_until_it_is_reaped(tmp_path: Path) -> None:
     async with admin() as cluster:
         async with provider_of(tmp_path / "state") as provider:
-            sandbox = await provider.create(SPEC, "kept")
+            env = {"COLOUR": "deep 'blue' é", "DOOR_CODE": "7-1-3"}
+            sandbox = await provider.create(replace(SPEC, env=env, env_from=("DOOR_CODE",)), "kept")
+            home = (await sandbox.run(Command(argv=("sh", "-c", 'echo "$HOME $LC_ALL"')))).text
             await sandbox.write("evidence", b"x")
             await sandbox.run(Command(argv=("sh", "-c", "sleep 1000 & :")))
             await sandbox.keep()
@@ -25,6 +27,10 @@ async def test_a_kept_pod_stays_without_processes_until_it_is_reaped(tmp_path: P
             assert (found.kept, found.owner) == (True, "kept")
             entered = await provider.enter_argv(found)
             assert (entered[0], identifier in entered) == ("kubectl", True)
+            shell = entered[entered.index("--") + 1 :]
+            say = b'echo "$COLOUR"; echo "[$DOOR_CODE]"; echo "$HOME $LC_ALL"; pwd; exit\n'
+            said = (await cluster.execute(identifier, "sandbox", shell, say)).stdout.decode()
+            assert said == f"deep 'blue' é\n[]\n{home}{workdir}\n"
             look = "cat \"$1/evidence\"; grep -l '^sleep.1000.$' /proc/[0-9]*/cmdline"
             inside = await cluster.execute(identifier, "sandbox", ("sh", "-c", look, "sh", workdir))
             assert inside.stdout == b"x"

@@ -64,7 +64,7 @@ SANDBOX = CodeTable(
         ErrorCode("SANDBOX_FORBIDDEN", "the cluster gives no right to make it; the message names the right"),
         ErrorCode("SANDBOX_UNSCHEDULABLE", "no node of the cluster took it in time"),
         ErrorCode("SANDBOX_CLOSED", "it was used after it was closed"),
-        ErrorCode("SANDBOX_UNREACHABLE", "its network can't be entered from the worker"),
+        ErrorCode("SANDBOX_UNREACHABLE", "its network can't be entered from the worker, nor a relay be had in it"),
         ErrorCode("SANDBOX_CLOSE_FAILED", "closing it failed"),
         ErrorCode("SANDBOX_UNCLEAN", "it could not be brought back to its beginning, so it is not used again"),
         ErrorCode("SANDBOX_CLEANUP_FAILED", "something of it could not be removed"),

@@ -13,6 +13,8 @@ import pytest
 
 from evalfleet.errors import AttemptFailure, ConfigurationError, FailureKind
 from evalfleet.model.definition import Resources, SandboxSpec
+from evalfleet.process_enclosed import WardenProcess
+from evalfleet.process_protocol import ENCLOSURE, encode_ask
 from evalfleet.processes import SystemSpawner
 from evalfleet.sandbox_ports import Command, Listening, Sandbox, SandboxFactory, SandboxPlace, Unenforced
 from evalfleet.testing.sandbox_subject import alive, forever
@@ -323,3 +325,16 @@ async def test_a_killed_worker_leaves_no_process_and_its_groups_are_reaped(
     name = cgroup_name(state / found.id)
     folders = [parent / name for _, parents in hierarchies().places.values() for parent in parents]
     assert [folder for folder in folders if folder.exists()] == []
+
+
+async def test_who_asks_for_namespaces_and_falls_silent_keeps_nobody_else_from_having_some(
+    bubblewrap: BubblewrapProvider,
+) -> None:
+    machine = await bubblewrap._look()  # pyright: ignore[reportPrivateUsage]
+    warden = await machine.templates.of(machine.rights.user(None), network=False)
+    assert isinstance(warden, WardenProcess)
+    silent = await warden._asking.ask(encode_ask(ENCLOSURE))  # pyright: ignore[reportPrivateUsage]
+    silent.close()
+    sandbox = await asyncio.wait_for(bubblewrap.create(SandboxSpec(), "after it"), 30)
+    assert await shell(sandbox, "echo here") == "here\n"
+    await sandbox.close()

@@ -16,6 +16,7 @@ from evalfleet.sandbox_ports import SandboxPlace
 from evalfleet_sandboxes.container_box import BoxPlan
 from evalfleet_sandboxes.container_engine import DIALECTS, InspectedContainer, choose_engine
 from evalfleet_sandboxes.container_images import content_digest
+from evalfleet_sandboxes.container_limits import unenforced
 from evalfleet_sandboxes.container_owner import Owner
 
 
@@ -146,3 +147,31 @@ def test_the_digest_of_a_build_follows_all_that_the_image_could_see(tmp_path: Pa
     assert len(set(digests)) == len(digests)
     os.utime(tmp_path / "Dockerfile", (0, 0))
     assert digest() == digests[-1]
+
+
+_ALL = Resources(memory=64, cpus=2.0, pids=9)
+
+
+@pytest.mark.parametrize(
+    ("asked", "line", "about"),
+    [
+        (
+            _ALL,
+            "Resource limits are not supported and ignored on cgroups V1 rootless systems",
+            ["memory", "cpus", "pids"],
+        ),
+        (Resources(cpus=1.0), "Resource limits are not supported and ignored on cgroups V1 rootless systems", ["cpus"]),
+        (_ALL, "WARNING: Your kernel does not support pids limit capabilities. PIDs limit discarded.", ["pids"]),
+        (_ALL, "WARNING: Your kernel does not support memory limit capabilities. Limitation discarded.", ["memory"]),
+        (Resources(), "Resource limits are not supported and ignored on cgroups V1 rootless systems", []),
+        (_ALL, 'time="now" level=warning msg="something else"', []),
+    ],
+)
+def test_a_limit_that_the_engine_ignores_is_named(asked: Resources, line: str, about: list[str]) -> None:
+    said = list(unenforced(asked, [line]))
+    assert [notice.partition(":")[0] for notice in said] == [f"resources.{name}" for name in about]
+    assert all(notice.endswith(line.removeprefix("WARNING: ")) for notice in said)
+
+
+def test_another_warning_of_the_engine_is_passed_on() -> None:
+    assert list(unenforced(_ALL, ["WARNING: IPv4 forwarding is disabled", "pulled"])) == ["IPv4 forwarding is disabled"]
