@@ -11,14 +11,15 @@ from evalfleet.plugins import sandbox_factories
 from evalfleet.settings import SANDBOX_BACKEND, Settings
 
 ISOLATING, NOT_ISOLATING = "bubblewrap", "local"
-_NOT_INSTALLED = "it is not installed"
+_NOT_INSTALLED = f"{ISOLATING} is not installed"
 
 
 async def default_backend(settings: Settings, address: str | None) -> DefaultBackend:
-    """What the environment says, else bubblewrap where it makes a sandbox on this machine, else `local`.
+    """What the environment says, else bubblewrap where it makes a sandbox on this machine, else none.
 
-    On the cluster at `address` it is other machines that make them, of which nothing is known here: None unless the
-    environment says one. Raises ConfigurationError when that is no backend.
+    Nothing is left to run without isolation because a program is missing. On the cluster at `address` it is other
+    machines that make them, of which nothing is known here: none unless the environment says one. Raises
+    ConfigurationError when that is no backend.
     """
     fixed, installed = settings.sandbox_backend, sandbox_factories()
     if fixed is None and address is not None:
@@ -34,7 +35,7 @@ async def default_backend(settings: Settings, address: str | None) -> DefaultBac
 
 
 def chosen(faults: Mapping[str, str | None], fixed: str | None) -> DefaultBackend:
-    """The default by what keeps each installed backend from working on this machine, None where nothing does. Pure.
+    """The default by what keeps each installed backend from working on this machine. Pure.
 
     What is `fixed` is not held against that. Raises ConfigurationError when it is not installed.
     """
@@ -46,7 +47,7 @@ def chosen(faults: Mapping[str, str | None], fixed: str | None) -> DefaultBacken
     fault = faults.get(ISOLATING, _NOT_INSTALLED)
     if fault is None:
         return DefaultBackend(name=ISOLATING, why="it works here", tried=True)
-    return _default(NOT_ISOLATING, f"no {ISOLATING} here ({fault})")
+    return DefaultBackend(name=None, why=f"{fault} ({NOT_ISOLATING!r} always works and isolates nothing)")
 
 
 def _default(name: str, why: str) -> DefaultBackend:

@@ -155,10 +155,10 @@ def check_default_backend(settings: Settings, faults: Mapping[str, str | None]) 
         default = chosen(faults, settings.sandbox_backend)
     except ConfigurationError as error:
         return Check(name, Health.BAD, str(error), f"correct {SANDBOX_BACKEND}, or unset it")
-    found = f"{default.name}: {default.why}"
+    found = f"{default.name or 'none'}: {default.why}"
     if default.name is not None and faults.get(default.name) is not None:
         return Check(name, Health.WARNING, f"{found}, but that does not work here", "mend it, or set another")
-    if default.name != NOT_ISOLATING:
+    if default.name not in (None, NOT_ISOLATING):
         return Check(name, Health.GOOD, found)
     return Check(name, Health.WARNING, found, f"make {ISOLATING} work here, or name another backend in experiments")
 

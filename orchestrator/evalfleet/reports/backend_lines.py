@@ -14,6 +14,6 @@ def default_backend_of(run: RunInfo) -> DefaultBackend | None:
 
 
 def default_backend_line(default: DefaultBackend) -> str:
-    """`default sandbox backend local: no bubblewrap here (…); it isolates nothing`."""
+    """`default sandbox backend bubblewrap: it works here`."""
     when = " (chosen when the run was planned)" if default.recorded else ""
-    return visible_line(f"default sandbox backend {default.name}{when}: {default.why}")
+    return visible_line(f"default sandbox backend {default.name or 'none'}{when}: {default.why}")
