@@ -8,11 +8,13 @@ non-finite ones as NaN, Infinity and -Infinity. Test vectors: `tests/data/canoni
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, cast
 
 from evalfleet.model.ids import sha256
 
-_CONTAINERS = (dict, list, tuple)
+_TEXT = frozenset({str})
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
@@ -40,10 +42,15 @@ def _check_keys(value: Any) -> None:
     while stack:
         item = stack.pop()
         if isinstance(item, dict):
-            for key, inner in cast("dict[Any, Any]", item).items():
-                if not isinstance(key, str):
-                    raise TypeError(f"object key {key!r} is {type(key).__name__}, not a string")
-                if isinstance(inner, _CONTAINERS):
-                    stack.append(inner)
+            items = cast("dict[Any, Any]", item)
+            if not _TEXT.issuperset(map(type, items)):
+                _check_text(items)
+            stack.extend([inner for inner in items.values() if type(inner) not in _SCALARS])
         elif isinstance(item, (list, tuple)):
-            stack.extend([inner for inner in cast("list[Any]", item) if isinstance(inner, _CONTAINERS)])
+            stack.extend([inner for inner in cast("list[Any]", item) if type(inner) not in _SCALARS])
+
+
+def _check_text(keys: Iterable[Any]) -> None:
+    for key in keys:
+        if not isinstance(key, str):
+            raise TypeError(f"object key {key!r} is {type(key).__name__}, not a string")
