@@ -1,4 +1,4 @@
-"""`adapter: http`: an agent behind a JSON endpoint, by a declared mapping of request and response."""
+"""`adapter: http`: an agent behind an HTTP endpoint, by a declared mapping of request and response."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from evalfleet.model.coverage import Coverage
 from evalfleet.model.model_call import Account, ModelCall
 from evalfleet.model.turn import Turn, TurnInput
 from evalfleet.ports import Adapter, AdapterContext, AgentIdentity, ArmSettings, Session
+from evalfleet_adapters.converters.ui_message import responded, user_message
+from evalfleet_adapters.files import data_url
 from evalfleet_adapters.http_answer import read_answer, session_id, still_pending
 from evalfleet_adapters.http_mapping import (
+    NO_EVENTS,
     AnswerTemplate,
     FileTemplate,
     ResponseMapping,
@@ -25,6 +28,7 @@ from evalfleet_adapters.http_mapping import (
     placeholders,
     render,
 )
+from evalfleet_adapters.http_stream import Heard, HeardEvents, HeardUiMessage, listen
 from evalfleet_adapters.limits import within_deadline
 from evalfleet_adapters.transport import Outgoing, Patience, Reader, Transport, read_json
 
@@ -110,12 +114,15 @@ class _HttpSession:
         self._options = options
         self._transport = transport
         self._sent = frozenset(placeholders(options.request)) | frozenset(placeholders(options.headers))
+        self._sends_chat = options.response.stream == "ui-message" and "messages" in self._sent
         self._index = 0
         self._pending: frozenset[str] = frozenset()
+        self._chat: list[dict[str, Any]] = []
 
     async def send(self, turn: TurnInput, ctx: AdapterContext) -> Turn:
         self._refuse_what_is_not_mapped(turn)
-        values = _values(turn, self._index, ctx) | self._lists(turn)
+        chat = self._said(turn)
+        values = _values(turn, self._index, ctx) | self._lists(turn) | {"messages": chat}
         self._index += 1
         outgoing = Outgoing(
             url=self._options.url,
@@ -123,14 +130,42 @@ class _HttpSession:
             headers={**_headers(self._options.headers, values), **self._secret_headers(ctx)},
             body=json.dumps(render(self._options.request, values)).encode("ascii"),
         )
+        heard = self._listener(chat)
+        reader = Reader(self._call(outgoing, ctx), lambda response: self._read(response, heard, ctx))
         async with within_deadline(ctx):
-            document = await self._transport.exchange(outgoing, ctx, Reader(self._call(outgoing, ctx), self._read))
-        ctx.session.capture(session_id(document, self._options.response))
-        answer = read_answer(document, self._options.response, self._pending)
+            document = await self._transport.exchange(outgoing, ctx, reader)
+        if heard is None:
+            ctx.session.capture(session_id(document, self._options.response))
+            answer = read_answer(document, self._options.response, self._pending)
+        else:
+            ctx.session.capture(heard.session())
+            answer = heard.turn()
+        if isinstance(heard, HeardUiMessage):
+            before = chat[:-1] if chat[-1]["role"] == "assistant" else chat
+            self._chat = [*before, heard.message.document]
         self._pending = still_pending(answer, self._pending)
         return answer
 
     async def close(self) -> None: ...
+
+    def _said(self, turn: TurnInput) -> list[dict[str, Any]]:
+        """The conversation as UI messages, with what this turn adds to it."""
+        if self._options.response.stream != "ui-message":
+            return []
+        chat = responded(self._chat, turn.responses)
+        if turn.responses:
+            return chat
+        files = [(file, data_url(file)) for file in turn.files]
+        return [*chat, user_message(f"message-{self._index}", turn.text, files)]
+
+    def _listener(self, chat: list[dict[str, Any]]) -> Heard | None:
+        """Who hears the stream; None for an answer that is none."""
+        mapped = self._options.response
+        if mapped.stream is None:
+            return None
+        if mapped.stream == "sse":
+            return HeardEvents(mapped, self._pending)
+        return HeardUiMessage(mapped, self._pending, chat[-1] if chat[-1]["role"] == "assistant" else None)
 
     def _call(self, outgoing: Outgoing, ctx: AdapterContext) -> ModelCall:
         account = Account(provider="http", base_url=self._options.url, key=None, model=ctx.model or "")
@@ -157,7 +192,7 @@ class _HttpSession:
 
     def _refuse_what_is_not_mapped(self, turn: TurnInput) -> None:
         for name, given in (("files", turn.files), ("responses", turn.responses)):
-            if given and name not in self._sent:
+            if given and name not in self._sent and not self._sends_chat:
                 raise SendFailure(
                     f"the turn has {name}, but the arm's request template has no ${{{name}}}",
                     code="INPUT_UNSUPPORTED",
@@ -172,7 +207,9 @@ class _HttpSession:
 
         return {name: resolved(text) for name, text in self._options.headers_env.items()}
 
-    async def _read(self, response: httpx.Response) -> Any:
+    async def _read(self, response: httpx.Response, heard: Heard | None, ctx: AdapterContext) -> Any:
+        if heard is not None:
+            return await listen(response, heard, ctx, text=(self._options.response.events or NO_EVENTS).data == "text")
         if self._options.response.body == "json":
             return await read_json(response)
         await response.aread()

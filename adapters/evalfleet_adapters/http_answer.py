@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
 from evalfleet.model.coverage import Channel, CoverageEntry, partial, unavailable, worse
 from evalfleet.model.events import (
@@ -22,10 +22,39 @@ from evalfleet.model.events import (
 )
 from evalfleet.model.turn import Turn, TurnStatus
 from evalfleet.model.usage import Usage
+from evalfleet_adapters.converters.ui_message_stream import UiMessageStream
 from evalfleet_adapters.converters.untrusted import amount, as_text, count, mapping, recordable, sequence
-from evalfleet_adapters.http_mapping import RequestsMapping, ResponseMapping, ToolsMapping, UsageMapping, look_up
+from evalfleet_adapters.http_events import EventLog
+from evalfleet_adapters.http_mapping import (
+    RequestsMapping,
+    ResponseMapping,
+    ToolsMapping,
+    UsageMapping,
+    known_word,
+    look_up,
+)
 
-V = TypeVar("V", TurnStatus, OperationStatus)
+
+class Source(Protocol):
+    """Where paths are looked up: one document, or all events of a stream."""
+
+    def find(self, path: str) -> Any:
+        """The value at the path; MISSING when it leads nowhere."""
+        ...
+
+    def items(self, path: str) -> Any:
+        """The list at the path."""
+        ...
+
+
+class _Document:
+    def __init__(self, document: Any) -> None:
+        self._document = document
+
+    def find(self, path: str) -> Any:
+        return look_up(self._document, path)
+
+    items = find
 
 
 def read_answer(document: Any, mapped: ResponseMapping, started: Collection[str] = ()) -> Turn:
@@ -33,7 +62,26 @@ def read_answer(document: Any, mapped: ResponseMapping, started: Collection[str]
 
     `started` are the ids of calls that an earlier turn left pending: they go on here and do not start again.
     """
-    return _Reading(document, started).turn(mapped)
+    return _Reading(_Document(document), document, started).turn(mapped)
+
+
+def read_events(log: EventLog, mapped: ResponseMapping) -> Turn:
+    """The turn in a stream of events: calls and texts in the order of the stream, then questions."""
+    reading = _Reading(log, log.documents, ())
+    for channel, reason in log.doubts.items():
+        reading.doubt(channel, reason)
+    asked = [] if mapped.requests is None else reading.requests(mapped.requests)
+    events = log.so_far()
+    reply = None if mapped.reply is None else reading.reply(mapped)
+    if not any(isinstance(event, Message) for event in events) and mapped.reply is None:
+        reading.doubt(Channel.MESSAGES, "no event has a piece of the reply where events.delta says")
+    return reading.ended(mapped, [*events, *asked], TurnStatus.WAITING if asked else TurnStatus.COMPLETED, reply)
+
+
+def read_ui_message(stream: UiMessageStream, mapped: ResponseMapping) -> Turn:
+    """The turn in a UI message stream; what is mapped beside its events stands in the stream's document."""
+    reading = _Reading(_Document(stream.document), stream.document, ())
+    return reading.ended(mapped, stream.whole(), stream.status, None)
 
 
 def still_pending(turn: Turn, started: Collection[str]) -> frozenset[str]:
@@ -45,15 +93,21 @@ def still_pending(turn: Turn, started: Collection[str]) -> frozenset[str]:
 
 def session_id(document: Any, mapped: ResponseMapping) -> str | None:
     """The session id in a response, numbers as text; None without one."""
-    value = MISSING if mapped.session is None else look_up(document, mapped.session)
+    return session_of(_Document(document), mapped)
+
+
+def session_of(source: Source, mapped: ResponseMapping) -> str | None:
+    """The session id where paths are looked up in `source`."""
+    value = MISSING if mapped.session is None else source.find(mapped.session)
     return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else None
 
 
 class _Reading:
     """One response being read; notes what was promised and is not there."""
 
-    def __init__(self, document: Any, started: Collection[str]) -> None:
-        self._document = document
+    def __init__(self, source: Source, raw: Any, started: Collection[str]) -> None:
+        self._source = source
+        self._raw = raw
         self._started = started
         self._doubts: dict[Channel, CoverageEntry] = {}
 
@@ -61,13 +115,14 @@ class _Reading:
         events: list[Event] = []
         if mapped.tools is not None:
             events += self._tools(mapped.tools)
-        asked = [] if mapped.requests is None else self._requests(mapped.requests)
-        events += asked
-        reply = self._reply(mapped)
-        if reply is not None:
-            events.append(Message(Role.ASSISTANT, reply))
-        error = MISSING if mapped.error is None else look_up(self._document, mapped.error)
-        status = TurnStatus.WAITING if asked else TurnStatus.COMPLETED
+        asked = [] if mapped.requests is None else self.requests(mapped.requests)
+        reply = self.reply(mapped)
+        events += [*asked, *([] if reply is None else [Message(Role.ASSISTANT, reply)])]
+        return self.ended(mapped, events, TurnStatus.WAITING if asked else TurnStatus.COMPLETED, reply)
+
+    def ended(self, mapped: ResponseMapping, events: list[Event], status: TurnStatus, reply: str | None) -> Turn:
+        """The turn with these events, and with all that is mapped beside them."""
+        error = MISSING if mapped.error is None else self._source.find(mapped.error)
         if error is not MISSING and error is not None:
             events.append(ErrorReported(error if isinstance(error, str) else as_text(error)))
             status = TurnStatus.FAILED
@@ -76,8 +131,7 @@ class _Reading:
         data = MISSING if mapped.data is None else self._data(mapped.data)
         usage = None if mapped.usage is None else self._usage(mapped.usage)
         if self._doubts:
-            raw = self._document
-            events.append(Unrecognised("response", raw if recordable(raw) else as_text(raw)))
+            events.append(Unrecognised("response", self._raw if recordable(self._raw) else as_text(self._raw)))
         observation = None if mapped.observation is None else self._observation(mapped.observation)
         return Turn(
             status=status,
@@ -89,9 +143,10 @@ class _Reading:
             observation=observation,
         )
 
-    def _reply(self, mapped: ResponseMapping) -> str | None:
+    def reply(self, mapped: ResponseMapping) -> str | None:
+        """The reply as it is mapped; None without one."""
         if mapped.reply is None:
-            return self._document if mapped.body == "text" else None
+            return self._raw if mapped.body == "text" else None
         value = self._promised(Channel.MESSAGES, mapped.reply)
         if value is MISSING or value is None:
             return None
@@ -101,16 +156,16 @@ class _Reading:
         value = self._promised(Channel.STATUS, path)
         if value is MISSING:
             return otherwise
-        known = _word(value, words, TurnStatus)
+        known = known_word(value, words, TurnStatus)
         if known is None:
-            self._doubt(Channel.STATUS, f"the endpoint's status is {as_text(value)[:80]}")
+            self.doubt(Channel.STATUS, f"the endpoint's status is {as_text(value)[:80]}")
         return known or otherwise
 
     def _data(self, path: str) -> Any:
         value = self._promised(Channel.DATA, path)
         if value is MISSING or recordable(value):
             return value
-        self._doubt(Channel.DATA, f"the value at {path!r} nests too deep to be recorded")
+        self.doubt(Channel.DATA, f"the value at {path!r} nests too deep to be recorded")
         return MISSING
 
     def _observation(self, path: str) -> Mapping[str, Any] | None:
@@ -119,19 +174,19 @@ class _Reading:
         if isinstance(value, dict) and recordable(value):
             return mapping(value)
         if value is not MISSING:
-            self._doubt(Channel.DATA, f"the value at {path!r} is no JSON object that can be recorded")
+            self.doubt(Channel.DATA, f"the value at {path!r} is no JSON object that can be recorded")
         return {}
 
     def _usage(self, mapped: UsageMapping) -> Usage:
         def at(path: str | None, read: Callable[[Any], Any]) -> Any:
-            return None if path is None else read(look_up(self._document, path))
+            return None if path is None else read(self._source.find(path))
 
         buckets = {name: at(getattr(mapped, name), count) for name in _COUNTS}
         usage = Usage(**buckets, cost_usd=at(mapped.cost_usd, amount))
         for name in ("input_tokens", "output_tokens"):
             path = getattr(mapped, name)
             if path is not None and buckets[name] is None:
-                self._doubt(Channel.USAGE, f"the response has no count at {path!r}")
+                self.doubt(Channel.USAGE, f"the response has no count at {path!r}")
         if all(value is None for value in buckets.values()) and usage.cost_usd is None:
             self._doubts[Channel.USAGE] = unavailable("the endpoint reported no usage")
             return Usage(unknown_calls=1)
@@ -145,7 +200,7 @@ class _Reading:
         for index, item in enumerate(self._items(Channel.ACTIONS, mapped.items)):
             name = look_up(item, mapped.name)
             if not isinstance(name, str):
-                self._doubt(Channel.ACTIONS, f"a tool call has no name at {mapped.name!r}")
+                self.doubt(Channel.ACTIONS, f"a tool call has no name at {mapped.name!r}")
                 continue
             identifier = MISSING if mapped.id is None else look_up(item, mapped.id)
             identifier = str(index) if identifier is MISSING or identifier is None else str(identifier)
@@ -161,13 +216,14 @@ class _Reading:
         if mapped.status is None:
             return OperationStatus.COMPLETED
         value = look_up(item, mapped.status)
-        status = _word(value, mapped.statuses, OperationStatus)
+        status = known_word(value, mapped.statuses, OperationStatus)
         if status is None:
             shown = "missing" if value is MISSING else as_text(value)[:80]
-            self._doubt(Channel.ACTIONS, f"a tool call's status is {shown}")
+            self.doubt(Channel.ACTIONS, f"a tool call's status is {shown}")
         return status or OperationStatus.PENDING
 
-    def _requests(self, mapped: RequestsMapping) -> list[Event]:
+    def requests(self, mapped: RequestsMapping) -> list[Event]:
+        """The questions that are listed."""
         events: list[Event] = []
         for item in self._items(Channel.EVENTS, mapped.items):
             identifier = look_up(item, mapped.id)
@@ -184,18 +240,19 @@ class _Reading:
         return events
 
     def _items(self, channel: Channel, path: str) -> list[Any]:
-        value = self._promised(channel, path)
+        value = self._promised(channel, path, self._source.items)
         if value is not MISSING and value is not None and not isinstance(value, list):
-            self._doubt(channel, f"the value at {path!r} is no array")
+            self.doubt(channel, f"the value at {path!r} is no array")
         return sequence(value)
 
-    def _promised(self, channel: Channel, path: str) -> Any:
-        value = look_up(self._document, path)
+    def _promised(self, channel: Channel, path: str, find: Callable[[str], Any] | None = None) -> Any:
+        value = (find or self._source.find)(path)
         if value is MISSING:
-            self._doubt(channel, f"the response has nothing at {path!r}")
+            self.doubt(channel, f"the response has nothing at {path!r}")
         return value
 
-    def _doubt(self, channel: Channel, reason: str) -> None:
+    def doubt(self, channel: Channel, reason: str) -> None:
+        """Take back that the channel is complete."""
         entry = partial(reason)
         self._doubts[channel] = worse(self._doubts.get(channel, entry), entry)
 
@@ -219,11 +276,3 @@ def _text(item: Any, path: str | None) -> str | None:
 def _value(item: Any, path: str | None) -> Any:
     value = MISSING if path is None else look_up(item, path)
     return value if value is MISSING or recordable(value) else as_text(value)
-
-
-def _word(value: Any, words: Mapping[str, V], kind: type[V]) -> V | None:
-    """What the endpoint's word means: by the arm's own words first, then by ours. `true` is the word for True."""
-    if value is MISSING or isinstance(value, (dict, list)):
-        return None
-    text = value if isinstance(value, str) else as_text(value)
-    return words.get(text) or next((known for known in kind if known.value == text), None)

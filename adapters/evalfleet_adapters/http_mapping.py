@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from evalfleet.model.coverage import Coverage, CoverageEntry, complete, partial, unavailable
 from evalfleet.model.events import MISSING, OperationStatus
 from evalfleet.model.turn import TurnStatus
-from evalfleet_adapters.converters.untrusted import mapping, sequence
+from evalfleet_adapters.converters.untrusted import as_text, mapping, sequence
+
+V = TypeVar("V", TurnStatus, OperationStatus)
 
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 _PLACEHOLDER = re.compile(r"\$\$|\$\{([\w.-]+)\}")
@@ -24,7 +26,7 @@ _PLACEHOLDER = re.compile(r"\$\$|\$\{([\w.-]+)\}")
 #: What a request template may name; `flags.<name>` beside them.
 PLACEHOLDERS = frozenset(
     {"text", "input", "session", "model", "files", "responses", "schema", "flags", "case", "arm", "seed", "attempt",
-     "repetition", "turn", "thread_id", "step_id", "turn_id"}
+     "repetition", "turn", "messages", "thread_id", "step_id", "turn_id"}
 )  # fmt: skip
 
 
@@ -110,11 +112,37 @@ class RequestsMapping(BaseModel):
     option_label: Path | None = None
 
 
+class EventsMapping(BaseModel):
+    """What the events of a stream (`stream: sse`) say. A path starts at the JSON of one event.
+
+    `delta` and `thinking` are a path, or paths by the kind of event that they are for.
+    """
+
+    model_config = _STRICT
+
+    kind: Path | None = Field(None, description="Where an event says of which kind it is; the name of the SSE event.")
+    data: Literal["json", "text"] = Field("json", description="What the data of an event is; `.` is a text as a whole.")
+    delta: Path | Mapping[str, Path] | None = Field(None, description="The next piece of the reply.")
+    thinking: Path | Mapping[str, Path] | None = Field(None, description="The next piece of the agent's reasoning.")
+    done: str | None = Field(
+        None,
+        description="The kind of the last event, without which the stream has broken off; `[DONE]` always ends one.",
+    )
+    ignore: tuple[str, ...] = Field((), description="Kinds of events that say nothing.")
+
+
+NO_EVENTS = EventsMapping.model_validate({})
+
+
 class ResponseMapping(BaseModel):
     """Where things stand in the response."""
 
     model_config = _STRICT
 
+    stream: Literal["sse", "ui-message"] | None = Field(
+        None, description="The answer is a stream: of the application's own events, or the AI SDK's UI message stream."
+    )
+    events: EventsMapping | None = Field(None, description="What the events of `stream: sse` say.")
     body: Literal["json", "text"] = Field("json", description="A text body is the reply itself.")
     reply: Path | None = None
     data: Path | None = None
@@ -129,18 +157,40 @@ class ResponseMapping(BaseModel):
     tools: ToolsMapping | None = None
     requests: RequestsMapping | None = None
 
+    @model_validator(mode="after")
+    def _fits_its_stream(self) -> ResponseMapping:
+        if self.events is not None and self.stream != "sse":
+            raise ValueError("events are of a stream: write `stream: sse`, or leave them out")
+        if self.stream is not None and self.body != "json":
+            raise ValueError(
+                "a stream has no body: leave `body` out; `events.data: text` reads events that are no JSON"
+            )
+        if self.stream == "sse" and not (self.reply or (self.events and self.events.delta)):
+            raise ValueError("name where the reply's pieces stand (events.delta), or the whole reply (reply)")
+        told = [name for name in ("reply", "tools", "requests") if getattr(self, name) is not None]
+        if self.stream == "ui-message" and told:
+            raise ValueError(f"a UI message stream has its own place for {told[0]}: leave it out")
+        return self
+
     def coverage(self) -> Coverage:
         """What this mapping can prove."""
+        ui = self.stream == "ui-message"
+        said = bool(ui or self.reply or self.body == "text" or (self.events and self.events.delta))
+        shown = "application forwards" if ui else "arm's response mapping names"
         return Coverage(
-            events=partial("the endpoint shows only what the arm's response mapping names"),
+            events=partial(f"the endpoint shows only what the {shown}"),
             actions=self._actions(),
-            messages=complete if self.reply or self.body == "text" else _unmapped("reply"),
+            messages=complete if said else _unmapped("reply"),
             usage=self._usage(),
-            status=complete if self.status else partial("response.status is not mapped; HTTP success is completed"),
+            status=complete
+            if self.status or ui
+            else partial("response.status is not mapped; HTTP success is completed"),
             data=complete if self.data else _unmapped("data"),
         )
 
     def _actions(self) -> CoverageEntry:
+        if self.stream == "ui-message":
+            return complete
         if self.tools is None:
             return _unmapped("tools")
         if self.tools.status is None:
@@ -164,6 +214,14 @@ def look_up(document: Any, path: str) -> Any:
         else:
             return MISSING
     return document
+
+
+def known_word(value: Any, words: Mapping[str, V], kind: type[V]) -> V | None:
+    """What the endpoint's word means: by the arm's own words first, then by ours. `true` is the word for True."""
+    if value is MISSING or isinstance(value, (dict, list)):
+        return None
+    text = value if isinstance(value, str) else as_text(value)
+    return words.get(text) or next((known for known in kind if known.value == text), None)
 
 
 def render(template: Any, values: Mapping[str, Any]) -> Any:

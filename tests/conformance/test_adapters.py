@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import threading
+from base64 import b64decode
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -196,6 +197,105 @@ async def http_adapter() -> AsyncGenerator[Adapter, None]:
 
 
 TestHttp = adapter_suite(http_adapter, probes=PROBES)
+
+
+# --- http, streamed -------------------------------------------------------------------------------------------
+
+
+def streamed(*events: Any) -> Reply:
+    body = tuple(f"data: {json.dumps(event)}\n\n".encode() for event in events)
+    return Reply(headers={"content-type": "text/event-stream"}, body=(*body, b"data: [DONE]\n\n"))
+
+
+def stream_agent(response: dict[str, Any], answer: Callable[[Request], Reply], request: dict[str, Any]) -> Any:
+    @asynccontextmanager
+    async def make() -> AsyncGenerator[Adapter, None]:
+        async with HttpEndpoint(answer) as endpoint:
+            options = {"url": endpoint.url, "request": request, "response": response}
+            adapter = HttpAdapter(HttpOptions.model_validate(options))
+            yield adapter
+            await adapter.close()
+
+    return make
+
+
+def answer_in_events(request: Request) -> Reply:
+    text, heard = request.json["text"], request.json.get("session", "")
+    if text in ("forever", "break"):
+        return Reply(silent=text == "forever", status=500)
+    events: list[Any] = [{"thread": f"{heard} {text}"}]
+    if text == "use careful":
+        call = {"call": {"id": "c", "tool": "careful", "state": "pending"}}
+        ask = {"ask": {"id": "q", "choices": ["approve", "deny"]}}
+        return streamed(*events, {"piece": "May I?"}, call, ask, {"state": "waiting"})
+    ended = {"approve": "completed", "deny": "rejected"}
+    answers = request.json.get("answers") or []
+    events += [{"call": {"id": "c", "tool": "careful", "state": ended[given["option_id"]]}} for given in answers]
+    names = text.split()[1:] if text.startswith("use ") else []
+    events += [{"call": {"id": name, "tool": name, "state": "pending"}} for name in names]
+    events += [{"call": {"id": name, "state": OUTCOMES[name].value, "result": 1}} for name in names]
+    reply = heard if text == "recall" else text
+    events += [{"piece": reply[start : start + 50_000]} for start in range(0, len(reply), 50_000)]
+    return streamed(*events, {"state": "completed", "usage": {"in": 1, "out": 1}})
+
+
+TestHttpEvents = adapter_suite(
+    stream_agent(
+        {
+            "stream": "sse",
+            "events": {"delta": "piece"},
+            "session": "thread",
+            "status": "state",
+            "usage": {"input_tokens": "usage.in", "output_tokens": "usage.out"},
+            "tools": {"items": "call", "id": "id", "name": "tool", "status": "state", "output": "result"},
+            "requests": {"items": "ask", "id": "id", "options": "choices"},
+        },
+        answer_in_events,
+        {"text": "${text}", "session": "${session}", "answers": "${responses}"},
+    ),
+    probes=PROBES,
+)
+
+
+def answer_as_ui_message(request: Request) -> Reply:
+    messages = request.json["messages"]
+    parts = messages[-1]["parts"]
+    text = "".join(part.get("text", "") for part in parts)
+    if text in ("forever", "break"):
+        return Reply(silent=text == "forever", status=500)
+    start: list[Any] = [{"type": "start", "messageId": "m"}, {"type": "start-step"}]
+    end: list[Any] = [{"type": "finish-step"}, {"type": "finish", "finishReason": "stop"}]
+    responded = [part for part in parts if part.get("state") == "approval-responded"]
+    calls: list[Any] = [
+        {"type": "tool-output-available", "toolCallId": part["toolCallId"], "output": 1}
+        if part["approval"]["approved"]
+        else {"type": "tool-output-denied", "toolCallId": part["toolCallId"]}
+        for part in responded
+    ]
+    names = text.split()[1:] if text.startswith("use ") and not responded else []
+    calls += [{"type": "tool-input-available", "toolCallId": n, "toolName": n, "input": {}} for n in names]
+    if names == ["careful"]:
+        ask = {"type": "tool-approval-request", "approvalId": "q", "toolCallId": "careful"}
+        return streamed(*start, *calls, ask, *end)
+    ends = {
+        "ok": {"type": "tool-output-available", "output": 1},
+        "fail": {"type": "tool-output-error", "errorText": "broken on order"},
+        "reject": {"type": "tool-output-denied"},
+    }
+    calls += [{**ends[name], "toolCallId": name} for name in names]
+    reply = text if messages[-1]["role"] == "user" else "used"
+    reply = json.dumps(messages) if text == "recall" else reply
+    if messages[-1]["role"] == "user" and len(parts) > 1:
+        reply = b64decode(parts[1]["url"].partition(",")[2]).decode()
+    piece = {"type": "text-delta", "id": "t", "delta": reply}
+    said = [{"type": "text-start", "id": "t"}, piece, {"type": "text-end", "id": "t"}]
+    return streamed(*start, *calls, *said, *end)
+
+
+TestHttpUiMessage = adapter_suite(
+    stream_agent({"stream": "ui-message"}, answer_as_ui_message, {"id": "${case}", "messages": "${messages}"}),
+    probes=PROBES,
+)
 
 
 # --- models ---------------------------------------------------------------------------------------------------
