@@ -73,7 +73,7 @@ _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24  # offsets of the low hal
 _ALLOW, _ERRNO = 0x7FFF_0000, 0x0005_0000
 
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
-_libc = ctypes.CDLL(None, use_errno=True)
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
 _Instruction = tuple[int, int, int, int]
 
 
@@ -113,6 +113,8 @@ class _Program(ctypes.Structure):
 _STEP = struct.Struct("=HBBI")
 #: Put together once, before there is a process that needs it; nothing where there is no filter.
 _CODE = b"".join(_STEP.pack(*step) for step in program(os.uname().machine) or ())
+_PROGRAM = _Program(len(_CODE) // _STEP.size, _CODE)
+_WHOLE = ctypes.byref(_PROGRAM)
 
 
 def install() -> bool:
@@ -122,8 +124,7 @@ def install() -> bool:
     """
     if not _CODE:
         return False
-    whole = _Program(len(_CODE) // _STEP.size, _CODE)
-    if _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(whole)) == 0:
+    if _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _WHOLE) == 0:
         return True
     number = ctypes.get_errno()
     if number == errno.EINVAL:  # a kernel without filters

@@ -38,6 +38,11 @@ _OF_THE_MACHINE = (b"/proc/sys", b"/proc/sysrq-trigger", b"/proc/irq", b"/proc/b
 Home = tuple[int, int | None]
 
 _libc = ctypes.CDLL(None, use_errno=True)
+#: Found once, as are the types of what `capset` takes: each first process would look for them again, in copied pages.
+_functions = {
+    name: getattr(_libc, name) for name in ("prctl", "setns", "unshare", "mount", "syscall", "socket", "capset")
+}
+_CapabilityHeader, _CapabilitySets = ctypes.c_uint32 * 2, ctypes.c_uint32 * 6
 
 
 def enter(template: int) -> int | None:
@@ -168,7 +173,7 @@ def acting_as(user: User) -> Generator[None]:
 def _bound_to_none() -> None:
     """Close the way to capabilities by starting a program; those that are held stay."""
     for capability in range(64):
-        if _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
+        if _functions["prctl"](_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
             if ctypes.get_errno() == errno.EINVAL:  # beyond the last one
                 break
             raise _error()
@@ -182,20 +187,20 @@ def _become(uid: int, gid: int) -> None:
 
 def _hold(capabilities: int) -> None:
     """Have these capabilities and no others, and show nothing to others: a change of user or rights would."""
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    _call("capset", header, (ctypes.c_uint32 * 6)(capabilities, capabilities, 0, 0, 0, 0))
+    header = _CapabilityHeader(_CAPABILITY_VERSION, 0)
+    _call("capset", header, _CapabilitySets(capabilities, capabilities, 0, 0, 0, 0))
     _call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def _mount(source: bytes, target: bytes, kind: bytes, flags: int, options: bytes = b"") -> None:
-    if _libc.mount(source, target, kind, flags, options) < 0:
-        raise _error()
+    _call("mount", source, target, kind, flags, options)
 
 
 def _mount_memory(target: bytes, options: str, below: Sequence[bytes]) -> None:
     """Memory in the place of a folder; the mounts below it that stay are taken out and put back."""
     trees = [_call("syscall", _OPEN_TREE, _AT_CWD, path, _CLONED_WHOLE) for path in below]
-    os.makedirs(target, exist_ok=True)
+    if not os.path.isdir(target):
+        os.makedirs(target)
     _mount(b"tmpfs", target, b"tmpfs", _NO_SUID | _NO_DEVICES, options.encode())
     for path, tree in zip(below, trees, strict=True):
         os.makedirs(path, exist_ok=True)
@@ -229,7 +234,7 @@ def _owner(space: int) -> int | None:
 def _close_all_but(kept: Collection[int]) -> None:
     """Close what came from outside; the streams lead nowhere, as code in here may expect to have them."""
     start = 0
-    for descriptor in sorted(kept):
+    for descriptor in sorted({*kept, 900}):
         os.closerange(start, descriptor)
         start = descriptor + 1
     os.closerange(start, os.sysconf("SC_OPEN_MAX"))
@@ -239,7 +244,7 @@ def _close_all_but(kept: Collection[int]) -> None:
 
 
 def _call(name: str, *arguments: object) -> int:
-    result: int = getattr(_libc, name)(*arguments)
+    result: int = _functions[name](*arguments)
     if result < 0:
         raise _error()
     return result

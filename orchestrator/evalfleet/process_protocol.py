@@ -28,6 +28,9 @@ UP = "up"
 ASK = struct.Struct("!cqq")
 SUPERVISOR, WARDEN, ENCLOSURE = b"+", b"@", b"#"
 _LENGTH = struct.Struct("!I")
+_INT = struct.Struct("i")
+#: `recv_fds` of the standard library ignores its flags.
+_NOT_INHERITED: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 #: Sent in place of a request: end what is left of the last one.
 END = _LENGTH.pack(0)
 #: The length of what announces a request.
@@ -66,9 +69,16 @@ def _with_length(body: bytes) -> bytes:
 
 def receive(sender: socket.socket, size: int, descriptors: int) -> tuple[bytes, list[int]]:
     """Up to `size` bytes and the descriptors that came with them, not to be inherited by what we start."""
-    message, received, _, _ = socket.recv_fds(sender, size, descriptors)
-    for descriptor in received:
-        os.set_inheritable(descriptor, False)  # recv_fds ignores its flags, so MSG_CMSG_CLOEXEC is no use
+    message, control, _, _ = sender.recvmsg(size, socket.CMSG_LEN(descriptors * _INT.size), _NOT_INHERITED)
+    received = [
+        descriptor
+        for level, kind, data in control
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS
+        for (descriptor,) in _INT.iter_unpack(data[: len(data) // _INT.size * _INT.size])
+    ]
+    if not _NOT_INHERITED:
+        for descriptor in received:
+            os.set_inheritable(descriptor, False)
     return message, received
 
 

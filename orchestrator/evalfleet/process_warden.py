@@ -78,27 +78,43 @@ class Warden:
         end_children(self._woken)
 
     def _enclose(self, control: socket.socket) -> None:
+        asked, doors = self._asked(control)
+        if asked is None:
+            control.close()
+            return
         try:
             first = fork_first(self._home)
             if first == 0:
-                self._begin(control)
+                self._begin(control, asked, doors)
         except OSError as error:
             send_error(control, error, _ABOUT)
             control.close()
             return
+        finally:
+            for door in doors:
+                os.close(door)
         self._controls[first] = control
         self._firsts[control.fileno()] = first
         self._events.register(control, select.POLLRDHUP)
 
-    def _begin(self, control: socket.socket) -> None:
-        """Be the first process of an enclosure, to the end."""
+    def _asked(self, control: socket.socket) -> tuple[Enclosure | None, list[int]]:
+        """What is asked for, with the files of its control groups. The worker sends it at once, unless it died.
+
+        It is read before the fork, in which each page that is touched first is copied.
+        """
+        if control.fileno() not in {descriptor for descriptor, _ in poll(control.fileno(), self._worker_death).poll()}:
+            return None, []
         try:
             header, doors = receive(control, HEADER, _MOST_CGROUPS)
             body = receive_body(control, header)
-            if body is None:
-                os._exit(0)
-            enclosure: Enclosure = marshal.loads(body)
-            user, mounts, network, filtered = enclosure
+        except ConnectionError:
+            return None, []
+        return None if body is None else marshal.loads(body), doors
+
+    def _begin(self, control: socket.socket, enclosure: Enclosure, doors: list[int]) -> None:
+        """Be the first process of an enclosure, to the end."""
+        user, mounts, network, filtered = enclosure
+        try:
             part(network=network)
             furnish(mounts, network=network)
             shown = [os.open("/", os.O_RDONLY | os.O_DIRECTORY), os.open("/proc/self/ns/net", os.O_RDONLY)]
