@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -172,12 +173,18 @@ def seed_of(case: Case) -> int:
     return int(sha256(f"{case.content}/{case.repetition}".encode())[:16], 16) >> 1
 
 
+@cache
+def _brings_images(provider: type) -> bool:
+    """To ask for the protocol takes 20 µs, and most providers are none such."""
+    return issubclass(provider, BringsImages)
+
+
 async def _bring_image(job: AttemptJob, control: AttemptControl) -> None:
     """Wait for the image of the attempt's sandbox before the attempt begins: that counts for no deadline of it."""
     if job.sandbox is None or control.reason is not None:
         return
     provider, spec = job.sandbox
-    if isinstance(provider, BringsImages):
+    if _brings_images(type(provider)) and isinstance(provider, BringsImages):
         bringing = asyncio.gather(provider.bring(spec), return_exceptions=True)
 
         def give_up() -> None:

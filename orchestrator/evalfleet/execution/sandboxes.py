@@ -23,7 +23,7 @@ from evalfleet.model.changes import TrackChanges
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.model.sandbox import SandboxEntry, SandboxState
 from evalfleet.planning.criteria import matching
-from evalfleet.sandbox_ports import Sandbox, Unenforced
+from evalfleet.sandbox_ports import Sandbox
 
 #: Never copied into a sandbox: the eval itself and its prompt.
 _HIDDEN_NAMES = frozenset({"eval.py", "PROMPT.md", "__pycache__"})
@@ -111,7 +111,8 @@ async def _leave(stay: SandboxStay, state: AttemptState, keep: bool) -> None:
 
 def _note(sandbox: Sandbox, state: AttemptState) -> None:
     """Keep what the sandbox has noticed and is not kept yet: some of it shows only when it is used."""
-    for notice in sandbox.notices if isinstance(sandbox, Unenforced) else ():
+    notices: tuple[str, ...] = getattr(sandbox, "notices", ())  # to ask for `Unenforced` takes ten times as long
+    for notice in notices:
         state.note_once(f"sandbox: {notice}")
 
 
