@@ -207,6 +207,11 @@ _EXPERIMENTS = CodeTable(
 _SANDBOX_PLANS = CodeTable(
     "Sandbox plans",
     codes=(
+        ErrorCode(
+            "VARIABLE_NOT_ALLOWED",
+            "a task folder takes a variable of the host under another name, and the experiment does not name it",
+            "name it in `sandbox.env_from`, if the task may know it",
+        ),
         ErrorCode("SANDBOX_FILES_CONFLICT", "arm and eval both bring starting files", "leave one"),
         ErrorCode("SANDBOX_FILES_MISSING", "the starting files are no directory"),
         ErrorCode("SANDBOX_BACKEND_CONFLICT", "arm and eval name different backends", "leave one"),

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from evalfleet.errors import AttemptFailure, FailureKind, boundary
+from evalfleet.errors import AttemptFailure, ConfigurationError, FailureKind, boundary
 from evalfleet.execution.attribution import WorkdirWatch
 from evalfleet.execution.gateways import close_gateway, opening_of
 from evalfleet.execution.git import CaptureError
@@ -141,10 +141,28 @@ def _entry(backend: str, spec: SandboxSpec, state: AttemptState) -> SandboxEntry
 
 
 def _resolved(spec: SandboxSpec, state: AttemptState) -> SandboxSpec:
-    """The spec with an absolute `files`, and with the named secrets in its environment."""
+    """The spec with an absolute `files`, and with the named secrets in its environment, under their names in it."""
     files = None if spec.files is None else str(state.job.folder / spec.files)
-    secrets = {name: state.secrets.resolve(name) for name in spec.env_from}
-    return replace(spec, files=files, env={**spec.env, **secrets})
+    allowed = frozenset(spec.env_from)
+    secrets = dict(_secret(each, allowed, state) for each in spec.env_from)
+    return replace(spec, files=files, env={**spec.env, **secrets}, env_from=tuple(secrets))
+
+
+def _secret(asked: str, allowed: frozenset[str], state: AttemptState) -> tuple[str, str]:
+    """The variable that one of `env_from` asks for, and its value: the secret's, or its default.
+
+    Under another name there are only those secrets that are `allowed`: the ones that stand beside it by their own.
+    """
+    variable, renamed, reference = asked.partition("=")
+    name, has_default, default = (reference or variable).partition(":-")
+    if renamed and has_default and name not in allowed:
+        return variable, default
+    try:
+        return variable, state.secrets.resolve(name)
+    except ConfigurationError:
+        if not has_default:
+            raise
+        return variable, default
 
 
 def _visible(job: AttemptJob, folder: Path) -> Iterator[tuple[Path, str]]:

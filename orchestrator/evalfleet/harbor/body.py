@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from evalfleet.assertions.custom import define_score_match
 from evalfleet.assertions.values import is_true
 from evalfleet.errors import AttemptFailure, FailureKind
+from evalfleet.harbor.health import become_healthy
 from evalfleet.harbor.reward import REWARD, Reward, combined
 from evalfleet.harbor.task_folder import Step, TaskFolder
 from evalfleet.harbor.verifier import Verifier
@@ -33,11 +34,13 @@ class TaskBody:
 
     async def __call__(self, t: T) -> None:
         verifier = Verifier(t, self.task.root)
+        await become_healthy(t, self.task.health, "the sandbox")
         await verifier.prepare()
         rewards: list[Reward] = []
         line: SessionHandle = t
         for step in self.task.steps:
             await _lay_out(t, step)
+            await become_healthy(t, step.health, f"the sandbox of step {step.name}")
             in_time = await _hear(t, line, step)
             reward = await verifier.verify(step, last=step is self.task.steps[-1])
             rewards.append(reward)

@@ -71,7 +71,14 @@ def load_task(file: Path, identifier: str) -> Iterator[EvalDefinition | Problem]
     spec = _sandbox(file.parent, toml)
     root = None if spec.image is None and spec.build is None else ""
     final = toml.multi_step_reward_strategy == "final"
-    task = TaskFolder(folder=file.parent, steps=steps, root=root, final=final, ignored=tuple(ignored(toml)))
+    task = TaskFolder(
+        folder=file.parent,
+        steps=steps,
+        root=root,
+        final=final,
+        ignored=tuple(ignored(toml)),
+        health=toml.environment.healthcheck,
+    )
     yield EvalDefinition(
         body=TaskBody(task, style),
         style=style,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from evalfleet.harbor.task_toml import EnvironmentTable, NetworkTable, TaskToml, VerifierTable
 from evalfleet.model.destination import check_network
 
-_OWN_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)(:-[^${}]*)?\}")
 
 
 def refusals(toml: TaskToml) -> Iterator[tuple[str, str]]:
@@ -22,8 +22,6 @@ def refusals(toml: TaskToml) -> Iterator[tuple[str, str]]:
         yield from _of_verifier(f"{place}.verifier", step.verifier)
         yield from _of_network(f"{place}.agent", step.agent, toml.environment)
         yield from _of_network(f"{place}.verifier", step.verifier, toml.environment)
-        if step.healthcheck is not None:
-            yield f"{place}.healthcheck", "checks of health are not made"
         if step.agent.user not in (None, toml.agent.user):
             yield f"{place}.agent.user", "all steps have one sandbox, whose agent is one user: name it in [agent]"
 
@@ -37,9 +35,9 @@ def ignored(toml: TaskToml) -> Iterator[str]:
 
 
 def environment_of(table: EnvironmentTable) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The variables with their values, and the names of those that are asked of the host under their own name."""
-    names = tuple(name for name, value in table.env.items() if _is_own(name, value))
-    return {name: value for name, value in table.env.items() if name not in names}, names
+    """The variables with their values, and those that are asked of the host: `NAME`, or `NAME=OTHER:-default`."""
+    asked = {name: _asked(name, value) for name, value in table.env.items() if _REFERENCE.fullmatch(value)}
+    return {name: value for name, value in table.env.items() if name not in asked}, tuple(asked.values())
 
 
 def _of_environment(table: EnvironmentTable) -> Iterator[tuple[str, str]]:
@@ -51,14 +49,11 @@ def _of_environment(table: EnvironmentTable) -> Iterator[tuple[str, str]]:
         yield "environment.mcp_servers", "an agent's tools are its arm's to say"
     if table.skills_dir is not None:
         yield "environment.skills_dir", "an agent's skills are its arm's to say"
-    if table.healthcheck is not None:
-        yield "environment.healthcheck", "checks of health are not made"
     if table.workdir is not None:
         yield "environment.workdir", "the workdir is the image's: say it by WORKDIR in the Dockerfile"
     for name, value in table.env.items():
-        if "${" in value and not _is_own(name, value):
-            reason = f"takes a variable of the host: only {name} = ${{{name}}} can be, which names a secret"
-            yield f"environment.env.{name}", reason
+        if "${" in value and not _REFERENCE.fullmatch(value):
+            yield f"environment.env.{name}", "is more than one variable of the host: ${NAME} or ${NAME:-default}"
     try:
         check_network(table.open_to)
     except ValueError as error:
@@ -82,6 +77,6 @@ def _of_network(place: str, table: NetworkTable, environment: EnvironmentTable) 
         yield f"{place}.network_mode", "the network is the same all along: say it in [environment]"
 
 
-def _is_own(name: str, value: str) -> bool:
-    found = _OWN_VARIABLE.fullmatch(value)
-    return found is not None and found[1] == name
+def _asked(name: str, value: str) -> str:
+    inner = value.removeprefix("${").removesuffix("}")
+    return name if inner == name else f"{name}={inner}"

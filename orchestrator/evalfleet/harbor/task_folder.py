@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evalfleet.harbor.reward import REWARD
-from evalfleet.harbor.task_toml import VERIFIER_SECONDS, StepTable, TaskToml, User
+from evalfleet.harbor.task_toml import VERIFIER_SECONDS, HealthTable, StepTable, TaskToml, User
 
 INSTRUCTION = "instruction.md"
 TESTS = "tests"
@@ -45,6 +45,7 @@ class Step:
     verifier_user: str | None = None
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     min_reward: Mapping[str, float] = field(default_factory=dict[str, float])
+    health: HealthTable | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,7 @@ class TaskFolder:
     root: str | None = ""
     final: bool = False
     ignored: tuple[str, ...] = ()
+    health: HealthTable | None = None
 
     @property
     def seconds(self) -> float | None:
@@ -68,7 +70,9 @@ class TaskFolder:
         limits = [step.agent_seconds for step in self.steps]
         if any(limit is None for limit in limits):
             return None
-        return sum(limit or 0.0 for limit in limits) + sum(step.verifier_seconds for step in self.steps)
+        checks = [self.health, *(step.health for step in self.steps)]
+        waiting = sum(check.longest for check in checks if check is not None)
+        return sum(limit or 0.0 for limit in limits) + sum(step.verifier_seconds for step in self.steps) + waiting
 
 
 def read_steps(folder: Path, toml: TaskToml) -> Iterator[Step]:
@@ -113,6 +117,7 @@ def _step(folder: Path, toml: TaskToml, table: StepTable | None) -> Step:
         verifier_user=_verifier_user(step, toml),
         env={**toml.verifier.env, **step.verifier.env},
         min_reward=_thresholds(step),
+        health=step.healthcheck,
     )
 
 

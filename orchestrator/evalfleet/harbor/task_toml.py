@@ -39,6 +39,22 @@ class TomlTable(BaseModel):
                         yield from item.unknown(f"{prefix}{name}[{index}].")
 
 
+class HealthTable(TomlTable):
+    """`healthcheck`: a shell command that has to succeed before anybody is told anything."""
+
+    command: Annotated[str, Field(min_length=1)]
+    interval_sec: Seconds = 5.0
+    timeout_sec: Seconds = 30.0
+    start_period_sec: Annotated[float, Field(ge=0)] = 0.0
+    start_interval_sec: Seconds = 5.0
+    retries: Annotated[int, Field(ge=1)] = 3
+
+    @property
+    def longest(self) -> float:
+        """The seconds after which it has succeeded or failed, however it goes."""
+        return self.start_period_sec + self.start_interval_sec + self.retries * (self.timeout_sec + self.interval_sec)
+
+
 class NetworkTable(TomlTable):
     """What every table says that stands for a phase with a network."""
 
@@ -90,7 +106,7 @@ class EnvironmentTable(NetworkTable):
     mcp_servers: tuple[JsonValue, ...] = ()
     env: dict[str, str] = Field(default_factory=dict)
     skills_dir: str | None = None
-    healthcheck: dict[str, JsonValue] | None = None
+    healthcheck: HealthTable | None = None
     workdir: str | None = None
 
     @property
@@ -115,7 +131,7 @@ class StepTable(TomlTable):
     agent: AgentTable = Field(default_factory=AgentTable)
     verifier: VerifierTable = Field(default_factory=VerifierTable)
     min_reward: Thresholds | None = None
-    healthcheck: dict[str, JsonValue] | None = None
+    healthcheck: HealthTable | None = None
     artifacts: tuple[JsonValue, ...] = ()
 
 

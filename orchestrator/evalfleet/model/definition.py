@@ -28,7 +28,8 @@ class SandboxSpec:
 
     `image` names what a backend with images starts from; `build` is a folder with a Dockerfile that makes one.
     `files` is a directory copied to the workdir before anything runs; `setup` are shell commands run after it;
-    `env` holds plain values, `env_from` names of secrets to resolve; `network` is `none`, `open` or hosts.
+    `env` holds plain values, `env_from` names of secrets to resolve, where `NAME=OTHER:-default` is another one's value
+    by this name; `network` is `none`, `open` or hosts.
     With `changes` the workdir is followed around every send; backends have no part in that.
     """
 

@@ -6,7 +6,7 @@ A template is an image, by its name or by the folder that it is built from; with
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evalfleet.model.definition import EvalDefinition, Resources, SandboxSpec
@@ -45,6 +45,9 @@ def resolve_sandbox(
     layer, own = _layer(arm), definition.sandbox or SandboxSpec()
     backend = _backend(arm, definition, layer, own) or _default(arm, definition, layer, own, default)
     _check_template(arm, definition, layer, own, backend)
+    if foreign := _not_allowed(own.env_from, layer.env_from):
+        message = f"{_pair(arm, definition)}: the eval takes {foreign} of the host: name it in sandbox.env_from"
+        raise SandboxFault("VARIABLE_NOT_ALLOWED", message)
     if own.files and layer.files:
         raise SandboxFault("SANDBOX_FILES_CONFLICT", f"{_pair(arm, definition)}: both bring starting files")
     return SandboxSpec(
@@ -64,6 +67,12 @@ def resolve_sandbox(
 
 def _layer(arm: ArmPlan) -> SandboxLayer:
     return (arm.settings.sandbox or SandboxLayer()).over(arm.layer)
+
+
+def _not_allowed(asked: Sequence[str], allowed: Sequence[str]) -> str:
+    """The variables that an eval takes under another name, and that the experiment does not name."""
+    taken = [each.partition("=")[2].partition(":-") for each in asked if "=" in each]
+    return ", ".join(name for name, default, _ in taken if name not in allowed and not default)
 
 
 def _direct(arm: ArmPlan, definition: EvalDefinition) -> None:

@@ -184,6 +184,7 @@ EXPERIMENTS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "SANDBOX_TEMPLATE_MISSING": sandboxed("", backend="rude"),
     "SANDBOX_BACKEND_CONFLICT": sandboxed("backend='local'", backend="rude"),
     "SANDBOX_FILES_MISSING": sandboxed("files='nowhere'", backend="local"),
+    "VARIABLE_NOT_ALLOWED": sandboxed("env_from=('A=B',)", backend="local"),
     "SANDBOX_FILES_CONFLICT": sandboxed("files='.'", backend="local", files="folder"),
     "INVALID_CRITERIA": ({}, {"evals/good.eval.py": option("criteria=['gone.json']")}),
     "CRITERIA_VISIBLE": sandboxed("files='.'", backend="local"),

@@ -12,13 +12,16 @@ import pytest
 
 from evalfleet.errors import FailureKind
 from evalfleet.harbor.body import TaskBody
+from evalfleet.harbor.health import wait_after
 from evalfleet.harbor.task_folder import Step, TaskFolder
+from evalfleet.harbor.task_toml import HealthTable
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.turn import Turn, TurnStatus
 from evalfleet.model.verdict import Style, Verdict
 from evalfleet.processes import SystemSpawner
 from evalfleet.sandbox_ports import Command, SandboxPlace
+from evalfleet.testing.fakes import FakeSecrets
 from evalfleet_sandboxes import local
 
 Run = Callable[..., Awaitable[AttemptEvidence]]
@@ -55,14 +58,16 @@ async def run(attempt: Any, tmp_path: Path, root: Path) -> AsyncIterator[Run]:
 
     async def run(*steps: tuple[str, str], fresh: bool = False, **options: Any) -> AttemptEvidence:
         each = options.pop("each", {})
-        made = tuple(step_of(tmp_path / f"tests{number}", *step, **each) for number, step in enumerate(steps))
+        place = options.pop("tests", "tests")
+        made = tuple(step_of(tmp_path / f"{place}{number}", *step, **each) for number, step in enumerate(steps))
         named = made if len(made) == 1 else tuple(named_step(step, number) for number, step in enumerate(made))
         final, style = options.pop("final", False), options.pop("style", Style.PASS)
-        task = TaskFolder(folder=tmp_path, steps=named, root=None if fresh else str(root), final=final)
+        health, spec = options.pop("health", None), options.pop("spec", SandboxSpec())
+        task = TaskFolder(folder=tmp_path, steps=named, root=None if fresh else str(root), final=final, health=health)
         body = TaskBody(task, style)
         options = {"timeout": 60.0, "style": style, **options}
         agent = options.pop("agent", shell)
-        return await attempt(body, agent, sandbox=(provider, SandboxSpec()), **options)
+        return await attempt(body, agent, sandbox=(provider, spec), **options)
 
     try:
         yield run
@@ -84,6 +89,7 @@ def named_step(step: Step, number: int) -> Step:
         name=f"step{number}",
         agent_seconds=step.agent_seconds,
         min_reward=step.min_reward,
+        health=step.health,
     )
 
 
@@ -119,6 +125,68 @@ async def test_a_part_of_a_reward_is_measured_and_no_pass(run: Run) -> None:
 async def test_a_part_of_a_reward_is_a_part_of_a_score(run: Run) -> None:
     evidence = await run((GOOD, tells("0.75")), style=Style.SCORE)
     assert (evidence.summary.verdict, evidence.summary.earned) == (Verdict.PASSED, 0.75)
+
+
+def check(command: str, **options: Any) -> HealthTable:
+    return HealthTable(command=command, **{"interval_sec": 0.01, "start_interval_sec": 0.01, **options})
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "failures", "expected"),
+    [
+        (0.0, 0, (5.0, 1)),
+        (9.0, 1, (5.0, 2)),
+        (9.0, 2, (None, 3)),
+    ],
+)
+def test_failures_of_a_check_of_health_count(elapsed: float, failures: int, expected: Any) -> None:
+    assert wait_after(HealthTable(command="true"), elapsed, failures) == expected
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "failures", "expected"), [(0.0, 0, (2.0, 0)), (9.9, 0, (2.0, 0)), (10.0, 0, (5.0, 1))]
+)
+def test_failures_in_the_start_period_do_not(elapsed: float, failures: int, expected: Any) -> None:
+    assert (
+        wait_after(HealthTable(command="true", start_period_sec=10, start_interval_sec=2), elapsed, failures)
+        == expected
+    )
+
+
+async def test_the_agent_is_told_nothing_before_the_sandbox_is_healthy(run: Run) -> None:
+    third = "echo x >> tries; test $(wc -l < tries) = 3"
+    evidence = await run(("cat tries > answer; " + GOOD, HONEST), health=check(third))
+    assert end_of(evidence) == PASSED
+    patient = check("echo x >> tries; test $(wc -l < tries) = 9", start_period_sec=30, retries=1)
+    assert end_of(await run(("true", tells("1")), health=patient, tests="patient")) == PASSED
+
+
+async def test_a_sandbox_that_does_not_become_healthy_is_nobodys_failure(run: Run) -> None:
+    told: list[str] = []
+
+    async def agent(turn: Any, ctx: Any) -> Turn:
+        told.append(turn.text)
+        return Turn(reply="")
+
+    evidence = await run((GOOD, HONEST), agent=agent, health=check("echo no port >&2; exit 7"))
+    assert end_of(evidence) == errored(FailureKind.SANDBOX, "SANDBOX_SETUP_FAILED")
+    assert evidence.summary.message == (
+        "the sandbox is not healthy: its check failed 3 times, and ended with exit code 7: no port"
+    )
+    slow = await run((GOOD, HONEST), tests="slow", agent=agent, health=check("sleep 9", timeout_sec=0.1, retries=1))
+    assert "its check failed 1 times, and took too long" in (slow.summary.message or "")
+    each = {"health": check("test -e answer")}
+    second = await run((GOOD, HONEST), ("true", HONEST), tests="steps", each=each)
+    assert "the sandbox of step step0 is not healthy" in (second.summary.message or "")
+    assert told == []
+
+
+async def test_variables_of_the_host_are_those_that_are_allowed(run: Run) -> None:
+    asked = ("TOKEN", "OTHER=TOKEN", "NONE=GONE:-", "MODE=HOSTS_OWN:-fast", "SAME=TOKEN:-unused")
+    secrets = FakeSecrets({"TOKEN": "t-1", "HOSTS_OWN": "must not be seen"})
+    say = 'echo "$TOKEN,$OTHER,$NONE,$MODE,$SAME,$HOSTS_OWN"'
+    found = await run((say, tells("1")), spec=SandboxSpec(env_from=asked), using={"secrets": secrets})
+    assert found.turns[0].reply == "t-1,t-1,,fast,t-1,\n"
 
 
 NO_REWARD = {

@@ -101,6 +101,10 @@ SETTINGS: dict[str, tuple[str, dict[str, object]]] = {
     "variables and secrets": (
         '[environment.env]\nMODE = "fast"\nAPI_KEY = "${API_KEY}"', {"env": {"MODE": "fast"}, "env_from": ("API_KEY",)}
     ),
+    "variables of the host under other names, and their defaults": (
+        '[environment.env]\nA = "${B}"\nC = "${C:-a b=c}"\nD = "${E:-}"',
+        {"env": {}, "env_from": ("A=B", "C=C:-a b=c", "D=E:-")},
+    ),
     "what changes nothing": (
         '[environment]\ngpus = 0\nos = "Linux"\n[agent]\nnetwork_mode = "public"', {"network": "open"}
     ),
@@ -114,16 +118,28 @@ def test_a_setting_of_the_sandbox_is_kept(project: Path, name: str) -> None:
     assert {field: getattr(spec, field) for field in expected} == expected
 
 
+def test_checks_of_health_are_kept_with_the_time_that_they_may_take(project: Path) -> None:
+    toml = '[agent]\ntimeout_sec = 60\n[verifier]\ntimeout_sec = 30\n[environment.healthcheck]\ncommand = "true"\n'
+    found = definition(project, toml + "start_period_sec = 10\nretries = 2\n")
+    check = task_of(found).health
+    assert check is not None and (check.command, check.retries, check.interval_sec) == ("true", 2, 5.0)
+    assert found.timeout == 60 + 30 + 120 + 10 + 5 + 2 * (30 + 5)
+    assert problems(project, "[environment.healthcheck]\nretries = 0") == [
+        ("INVALID_TASK", "environment.healthcheck.command"),
+        ("INVALID_TASK", "environment.healthcheck.retries"),
+    ]
+
+
 REFUSED = {
     "environment.os": '[environment]\nos = "windows"',
     "environment.gpus": "[environment]\ngpus = 1",
     "environment.tpu": '[environment.tpu]\ntype = "v6e"',
     "environment.mcp_servers": '[[environment.mcp_servers]]\nname = "x"',
     "environment.skills_dir": '[environment]\nskills_dir = "/skills"',
-    "environment.healthcheck": '[environment.healthcheck]\ncommand = "true"',
     "environment.workdir": '[environment]\nworkdir = "/srv"',
-    "environment.env.A": '[environment.env]\nA = "${B}"',
-    "environment.env.C": '[environment.env]\nC = "${C:-default}"',
+    "environment.env.A": '[environment.env]\nA = "x${B}"',
+    "environment.env.B": '[environment.env]\nB = "${B}${C}"',
+    "environment.env.C": '[environment.env]\nC = "${C:-${D}}"',
     "environment.allowed_hosts": '[environment]\nallowed_hosts = ["10.0.0.0/8"]',
     "verifier.environment": '[verifier]\nenvironment_mode = "separate"',
     "verifier.collect": '[[verifier.collect]]\ncommand = "true"',

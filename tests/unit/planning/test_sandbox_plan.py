@@ -80,6 +80,9 @@ def test_one_template_makes_a_sandbox(
         (SandboxSpec(build="image"), LOCAL, None, "SANDBOX_TEMPLATE_CONFLICT"),
         (SandboxSpec(backend="local"), CONTAINER, None, "SANDBOX_BACKEND_CONFLICT"),
         (SandboxSpec(files="a"), layer(backend="local", files="b"), None, "SANDBOX_FILES_CONFLICT"),
+        (SandboxSpec(env_from=("A=B",)), layer(backend="local"), None, "VARIABLE_NOT_ALLOWED"),
+        (SandboxSpec(env_from=("B", "A=B")), layer(backend="local"), None, "VARIABLE_NOT_ALLOWED"),
+        (SandboxSpec(env_from=("A=B",)), layer(backend="local", env_from=("C",)), None, "VARIABLE_NOT_ALLOWED"),
     ],
 )
 def test_both_or_none_is_refused_naming_the_pair(
