@@ -24,6 +24,7 @@ from evalfleet.execution.job import AttemptServices
 from evalfleet.execution.judging import Judging
 from evalfleet.execution.recorded_agent import NoAgent
 from evalfleet.execution.threads import AuthorThreads
+from evalfleet.governor.local import LocalGovernor
 from evalfleet.grading.prices import PriceList
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
 from evalfleet.model.sandbox import DefaultBackend, KeepSandbox
@@ -39,7 +40,7 @@ from evalfleet.processes import SystemSpawner
 from evalfleet.randomness import SystemRandom
 from evalfleet.sandbox_ports import SandboxLedger, SandboxProvider
 from evalfleet.scheduling.messages import Grant
-from evalfleet.scheduling.worker import Attempt, Exchange, Worker, WorkerTimes
+from evalfleet.scheduling.worker import Attempt, Exchange, Worker, WorkerLane, WorkerTimes
 from evalfleet.settings import EnvironmentSecrets
 from evalfleet.store.artifacts import FileArtifacts
 from evalfleet.store.failpoints import Failpoints
@@ -67,10 +68,13 @@ class Workshop:
     failpoint: Failpoints
     recordings: Recordings | None
     sandbox_ledger: SandboxLedger | None
+    governor: LocalGovernor | None
 
     async def close(self) -> tuple[str, ...]:
         """Close adapters, sandboxes and processes; what went wrong, as texts."""
         problems = await self.executor.close()
+        if self.governor is not None:
+            await self.governor.close()
         await self.backends.close()
         if self.sandbox_ledger is not None:
             await self.sandbox_ledger.close()
@@ -80,8 +84,8 @@ class Workshop:
         return problems
 
 
-def build_workshop(blueprint: RunBlueprint) -> Workshop:
-    """Everything that executes attempts of the run in this process.
+def build_workshop(blueprint: RunBlueprint, governor: LocalGovernor | None = None) -> Workshop:
+    """Everything that executes attempts of the run in this process, their model calls admitted by `governor`.
 
     Raises DefinitionError or ConfigurationError when an arm can't be built here.
     """
@@ -102,6 +106,7 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
     git = git_tool(Path(blueprint.state_dir), spawner)
     sandbox_ledger = _sandbox_ledger(blueprint, backends)
     services = replace(_services(blueprint, loaded, arms, clock), git=git, sandbox_ledger=sandbox_ledger)
+    services = replace(services, governor=governor)
 
     def definition(identifier: str) -> EvalDefinition:
         return load_definition(project, blueprint.files[identifier], identifier)
@@ -118,6 +123,7 @@ def build_workshop(blueprint: RunBlueprint) -> Workshop:
         failpoint=Failpoints(blueprint.failpoint),
         recordings=_recordings(blueprint, artifacts),
         sandbox_ledger=sandbox_ledger,
+        governor=governor,
     )
 
 
@@ -245,8 +251,11 @@ def build_worker(blueprint: RunBlueprint, workshop: Workshop, name: str, lanes: 
         of_workshop = workshop.executor, workshop.encoder, workshop.clock, workshop.failpoint, workshop.recordings
         lane = LaneAttempt(grant, *of_workshop)
         lane.tell_when_made(worker.made)
+        lane.wait_in(WorkerLane(worker, grant.attempt))
         lane.record_with(worker.record)
         return lane
 
     worker = Worker(name, lanes, exchange, begin, workshop.clock, WorkerTimes())
+    if workshop.governor is not None:
+        worker.on_free_lane, worker.uses = workshop.governor.pump, workshop.governor.uses
     return worker

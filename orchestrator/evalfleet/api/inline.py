@@ -9,7 +9,10 @@ from dataclasses import dataclass, replace
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.building import INLINE, build_worker, build_workshop
 from evalfleet.api.coordination import coordinator_blueprint
+from evalfleet.api.governing import local_governor
+from evalfleet.clock import SystemClock
 from evalfleet.collector import spared_collections
+from evalfleet.governor.local import OwnRationing
 from evalfleet.model.report import RunProgress
 from evalfleet.model.verdict import RunStatus
 from evalfleet.ports import Holder
@@ -47,7 +50,8 @@ async def run_inline(
             claiming.holder, claiming.adoption, takeover=claiming.takeover, steal=claiming.steal
         )
         blueprint = replace(blueprint, run_key=run_key)
-        workshop = build_workshop(blueprint)
+        clock = SystemClock()
+        workshop = build_workshop(blueprint, local_governor(blueprint, INLINE, OwnRationing(clock), clock))
         try:
             count = lanes or blueprint.experiment.limits.concurrency
             worker = build_worker(blueprint, workshop, INLINE, count, coordinator.exchange)

@@ -17,6 +17,7 @@ from evalfleet.errors import AttemptFailure, FailureKind, InfrastructureError, S
 from evalfleet.execution.executor import Executor
 from evalfleet.execution.job import AttemptControl
 from evalfleet.execution.seal import never_ran
+from evalfleet.execution.waiting import Lane
 from evalfleet.grading.judge_prompts import Question
 from evalfleet.model.record import AttemptEvidence, Recording, SealedAttempt
 from evalfleet.ports import Clock
@@ -80,6 +81,10 @@ class LaneAttempt:
     def tell_when_made(self, made: Callable[[int, float], None]) -> None:
         """Have `made` told the attempt and the seconds that its sandbox took to be made, once it is there."""
         self._control.sandbox_made = partial(made, self._grant.attempt)
+
+    def wait_in(self, lane: Lane) -> None:
+        """Have the attempt leave its lane while it waits for model calls."""
+        self._control.lane = lane
 
     async def run(self) -> SealedAttempt:
         evidence = await self._evidence()

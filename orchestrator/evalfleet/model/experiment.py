@@ -190,6 +190,14 @@ class Budget(Strict):
     wall: Duration | None = None
 
 
+class Rate(Strict):
+    """What an account allows: requests and tokens a minute, and calls at once. All runs of a cluster share it."""
+
+    requests_per_minute: Annotated[float, Field(gt=0)] | None = None
+    tokens_per_minute: Annotated[float, Field(gt=0)] | None = None
+    concurrency: Count | None = None
+
+
 class Retry(Strict):
     """How often a Case may be attempted, and after which kinds of failure it is attempted again."""
 
@@ -251,6 +259,7 @@ class Experiment(Strict):
     judge: JudgeLayer | None = None
     limits: Limits = Limits()
     budget: Budget = Budget()
+    rate: Mapping[Text, Rate] = {}
     prices: Mapping[Text, Price] = {}
     retry: Retry = Retry()
     writes: Writes = Writes()

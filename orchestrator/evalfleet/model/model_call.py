@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from evalfleet.model.usage import Usage
+
+
+def rate_name(provider: str, model: str | None) -> str:
+    """What an experiment's `rate` calls an account: `provider:model`, or `provider` where the model is not known."""
+    return f"{provider}:{model}" if model else provider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +28,8 @@ class Account:
 
     @property
     def rate_name(self) -> str:
-        """What an experiment's `rate` calls it: `provider:model`."""
-        return f"{self.provider}:{self.model}"
+        """What an experiment's `rate` calls it."""
+        return rate_name(self.provider, self.model)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,3 +99,24 @@ class AccountUse:
     concurrency: int | None = None
     requests_limit: float | None = None
     tokens_limit: float | None = None
+
+
+def added_up(uses: Iterable[AccountUse]) -> tuple[AccountUse, ...]:
+    """One use for each account, by its key. Of the limits and the block the last word counts."""
+    found: dict[str, AccountUse] = {}
+    for use in uses:
+        known = found.get(use.account)
+        found[use.account] = use if known is None else _sum(known, use)
+    return tuple(found[account] for account in sorted(found))
+
+
+def _sum(one: AccountUse, other: AccountUse) -> AccountUse:
+    return replace(
+        other,
+        in_flight=one.in_flight + other.in_flight,
+        waiting=one.waiting + other.waiting,
+        calls_per_minute=one.calls_per_minute + other.calls_per_minute,
+        judge_calls_per_minute=one.judge_calls_per_minute + other.judge_calls_per_minute,
+        tokens_per_minute=one.tokens_per_minute + other.tokens_per_minute,
+        blocked=max(one.blocked, other.blocked),
+    )

@@ -208,7 +208,8 @@ class RunProgress:
     """The live counters of a run, at most one write a second.
 
     `judge_usd` is what its judge calls cost, apart from the agents' `cost_usd`; `unknown_judge_cost` counts calls
-    without a figure. `paused` says of each arm that is paused why.
+    without a figure. `paused` says of each arm that is paused why. `rates` is the run's use of accounts whose rate is
+    governed, each as the fields of an `AccountUse`.
     """
 
     at: float
@@ -224,3 +225,4 @@ class RunProgress:
     unknown_judge_cost: int = 0
     failures_by_kind: Mapping[str, int] = field(default_factory=dict[str, int])
     paused: Mapping[str, str] = field(default_factory=dict[str, str])
+    rates: Sequence[Mapping[str, Any]] = ()

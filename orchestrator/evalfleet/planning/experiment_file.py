@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from evalfleet.errors import ConfigurationError, DefinitionError, Problem
 from evalfleet.model.experiment import Arm, Experiment
+from evalfleet.model.model_call import rate_name
 from evalfleet.planning import finite, yaml_source
 from evalfleet.planning.arms import ArmPlan, MatrixError, check_matrix, planned_arms
 from evalfleet.planning.supported import OVERRIDABLE, drop_unsupported
@@ -124,6 +125,7 @@ class _Check:
         arms = self._arms(experiment) if experiment is not None else ()
         options = {arm.name: options for arm in arms if (options := self._options(arm)) is not None}
         self._check_names(data, {arm.name for arm in arms})
+        self._check_rates(experiment, arms)
         if experiment is None or self._problems:
             raise self._error()
         return LoadedExperiment(experiment=experiment, path=path, source=self._source, arms=arms, options=options)
@@ -241,6 +243,25 @@ class _Check:
                 hint = nearest(backend, self._backends)
                 self._add("UNKNOWN_BACKEND", f"no sandbox backend is named {backend!r}", (*place, "backend"), hint=hint)
 
+    def _check_rates(self, experiment: Experiment | None, arms: tuple[ArmPlan, ...]) -> None:
+        """Each rate is that of an arm's account, or of the judge's."""
+        if experiment is None or not arms:
+            return
+        known = {rate_name(arm.settings.adapter, arm.settings.model) for arm in arms}
+        if experiment.judge is not None and experiment.judge.model is not None:
+            known.add(rate_name("openai", experiment.judge.model))
+        for name in experiment.rate:
+            if name not in known:
+                message = f"no arm and no judge has calls of {name!r}"
+                hint = nearest(name, known)
+                self._problems.append(
+                    self._source.problem("UNKNOWN_ARM", message, ("rate", name), hint=hint, at_key=True)
+                )
+        if experiment.rate and experiment.isolation == "process":
+            message = "a rate is not kept by attempts in processes of their own"
+            hint = "leave out `rate` or `isolation: process`"
+            self._problems.append(self._source.problem("NOT_SUPPORTED", message, ("rate",), hint=hint, at_key=True))
+
     def _check_arm(self, name: Any, place: yaml_source.Path, known: set[str]) -> None:
         if isinstance(name, str) and name not in known:
             hint, at_key = nearest(name, known), place[-1] == name
@@ -317,7 +338,7 @@ def _with_overrides(source: Source, overrides: Mapping[str, str]) -> Source:
     value: Any = source.value
     paths: set[yaml_source.Path] = set()
     for key, text in overrides.items():
-        path = tuple(key.split("."))
+        path = _override_path(key)
         if any(path[: len(allowed)] == allowed for allowed in OVERRIDABLE):
             value = _placed(value, path, yaml_source.read_yaml(text, f"--set {key}").value)
             paths.add(path)
@@ -326,6 +347,13 @@ def _with_overrides(source: Source, overrides: Mapping[str, str]) -> Source:
     if problems:
         raise DefinitionError("INVALID_OVERRIDE", problems)
     return Source(source.file, value, source.places, frozenset(paths))
+
+
+def _override_path(key: str) -> tuple[str, ...]:
+    """Where a `--set` key points. The name of a rate may hold dots, as models' names do."""
+    top, _, rest = key.partition(".")
+    name, _, last = rest.rpartition(".")
+    return (top, name, last) if top == "rate" and name else tuple(key.split("."))
 
 
 def _placed(value: Any, path: tuple[str, ...], leaf: Any) -> Any:

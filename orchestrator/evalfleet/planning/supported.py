@@ -22,7 +22,6 @@ OVERRIDABLE: tuple[tuple[str, ...], ...] = (
 
 #: Keys with a meaning that this version does not act on; "*" stands for any name.
 _UNSUPPORTED: tuple[tuple[str, ...], ...] = (
-    ("rate",),
     ("budget", "usd"),
     ("budget", "tokens"),
     ("stop", "early_exit"),
@@ -38,7 +37,7 @@ _REPORTERS = ("html", "parquet", "inspect")
 def drop_unsupported(source: Source) -> tuple[dict[str, Any], list[Problem]]:
     """The document without the keys that this version does not act on, and a Problem for each that asks for something.
 
-    Saying that a feature is absent (`hooks: null`, `stop: {early_exit: false}`, `rate: {}`) is accepted.
+    Saying that a feature is absent (`hooks: null`, `stop: {early_exit: false}`) is accepted.
     """
     problems: list[Problem] = []
     value = cast("dict[str, Any]", source.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from evalfleet.errors import Fenced
@@ -166,6 +166,7 @@ class Coordinator:
             unknown_judge_cost=state.unknown_judge_cost,
             failures_by_kind=dict(state.kinds),
             paused=admission.paused(state),
+            rates=tuple(asdict(use) for use in state.rates),
         )
 
     # --- events in, decisions out -----------------------------------------------------------------------------

@@ -16,7 +16,7 @@ def exchanged(state: RunState, request: ExchangeRequest, now: float) -> list[Dec
         return [Reply(worker.id, request.seq, empty)]
     overtaken: list[Decision] = [Reply(worker.id, worker.poll, empty)] if worker.poll is not None else []
     worker.seq, worker.poll, worker.poll_since, worker.heard_at = request.seq, request.seq, now, now
-    worker.lanes, worker.rss, worker.reachable = request.lanes, request.rss, True
+    worker.lanes, worker.rss, worker.reachable, worker.rates = request.lanes, request.rss, True, request.rates
     worker.epoch_seen = max(worker.epoch_seen, request.epoch_seen)
     worker.busy = bool(request.live or request.sealed)
     if state.pace is not None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from evalfleet.model.case import Case
+from evalfleet.model.model_call import AccountUse
 from evalfleet.model.record import Recording, SealedAttempt
 
 
@@ -38,7 +39,8 @@ class ExchangeRequest:
 
     `want` is the number of free lanes, of `lanes` in all; one is taken until its attempt is acknowledged, or parked.
     `rss` is the worker's memory in bytes, 0 when unknown. `recorded` holds recordings that are not known to be
-    durable yet, `made` the sandboxes that have come to be since the last call that was answered.
+    durable yet, `made` the sandboxes that have come to be since the last call that was answered. `rates` is the
+    worker's use of accounts whose rate is governed.
     """
 
     worker: str
@@ -52,6 +54,7 @@ class ExchangeRequest:
     draining: bool = False
     recorded: tuple[Recording, ...] = ()
     made: tuple[MadeSandbox, ...] = ()
+    rates: tuple[AccountUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from evalfleet.errors import FailureKind
 from evalfleet.model.ids import attempt_id
+from evalfleet.model.model_call import AccountUse, added_up
 from evalfleet.model.record import (
     AttemptWrite,
     Claim,
@@ -193,6 +194,7 @@ class WorkerView:
     grants: list[Grant] = field(default_factory=list[Grant])
     commands: list[WorkerCommand] = field(default_factory=list[WorkerCommand])
     recorded: list[int] = field(default_factory=list[int])
+    rates: tuple[AccountUse, ...] = ()
 
 
 @dataclass(slots=True)
@@ -298,6 +300,11 @@ class RunState:
     def leased_sandboxes(self) -> int:
         """Leases that hold a sandbox, or may: the arm of an adopted one is not known until its page is read."""
         return self.leased - sum(n for arm, n in self.leased_by_arm.items() if arm not in self.policy.sandboxed)
+
+    @property
+    def rates(self) -> tuple[AccountUse, ...]:
+        """The run's use of each account whose rate is governed."""
+        return added_up(use for worker in self.workers.values() if not worker.gone for use in worker.rates)
 
     def worker(self, worker: str, now: float) -> WorkerView:
         view = self.workers.get(worker)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
+from evalfleet.model.model_call import AccountUse
 from evalfleet.model.record import Recording, SealedAttempt
 from evalfleet.ports import Clock
 from evalfleet.processes import resident_memory
@@ -114,6 +115,7 @@ class Worker:
         self._holding = False
         self._queued: dict[int, asyncio.Future[None]] = {}
         self.on_free_lane: Callable[[], None] | None = None
+        self.uses: Callable[[], tuple[AccountUse, ...]] | None = None
 
     def drain(self) -> None:
         """Take nothing more; stop once everything held was handed over."""
@@ -189,6 +191,8 @@ class Worker:
         self._news.clear()
         began = self._clock.monotonic()
         request = self._state.request(began, resident_memory())
+        if self.uses is not None and (uses := self.uses()):
+            request = replace(request, rates=uses)
         carried = len(request.sealed) + len(request.recorded)
         self._waiting_since = None if carried == len(self._state.sealed) + len(self._state.recorded) else began
         call = asyncio.ensure_future(self._exchange(request))

@@ -57,10 +57,11 @@ def json_reply(document: Any, status: int = 200, headers: Mapping[str, str] | No
 class HttpEndpoint:
     """`async with HttpEndpoint(handler) as endpoint:` serves on a free loopback port at `endpoint.url`.
 
-    `requests` keeps every request in order of arrival.
+    `requests` keeps every request in order of arrival, unless `keep` is false.
     """
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, *, keep: bool = True) -> None:
+        self._keep = keep
         self.requests: list[Request] = []
         self._handler = handler
         self._server: asyncio.Server | None = None
@@ -104,7 +105,8 @@ class HttpEndpoint:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; False when the connection ends with it."""
         request = await _read_request(reader)
-        self.requests.append(request)
+        if self._keep:
+            self.requests.append(request)
         made = self._handler(request)
         reply = await made if isinstance(made, Awaitable) else made
         if reply.drop:
