@@ -72,7 +72,7 @@ def _within(value: float) -> float:
 
 
 def _number(text: bytes) -> float:
-    written = text.decode("utf-8", "replace").strip()
+    written = text.decode("utf-8-sig", "replace").strip()
     if not _NUMBER.fullmatch(written):
         raise RewardFault("REWARD_INVALID", f"reward.txt holds no number but {written[:40]!r}")
     return float(written)

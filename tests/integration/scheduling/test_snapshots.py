@@ -62,7 +62,7 @@ class Clerk:
         OPEN.discard(self.thread)
 """
 
-SUITE = {
+SUITE: dict[str, Any] = {
     "schemaVersion": 1,
     "id": "shop",
     "name": "Shop",
@@ -77,6 +77,19 @@ SUITE = {
     ],
     "assertions": [{"id": "all", "kind": "check", "path": ["summary", "pending"], "operator": "equals", "value": 0}],
 }
+
+SLOW = {"id": "slow", "kind": "custom", "evaluator": "slow", "parameters": {}}
+EVALUATORS = """
+import asyncio
+
+from evalfleet import evaluator
+
+
+@evaluator("slow")
+async def slow(context, parameters):
+    await asyncio.sleep(1)
+    return {"passed": len(context.cases) > 1}
+"""
 
 Document = Mapping[str, Any]
 
@@ -95,6 +108,12 @@ class Shop:
     def agent(self) -> Any:
         """The agent's module, as the run has it."""
         return sys.modules[self.module]
+
+    def judge_slowly(self) -> None:
+        """Have the suite take a second over its own criteria."""
+        document = {**SUITE, "assertions": [*SUITE["assertions"], SLOW]}
+        (self.folder / "evals" / "shop.suite.json").write_text(json.dumps(document))
+        (self.folder / "evals" / "evaluators.py").write_text(EVALUATORS)
 
     def imported(self) -> Any:
         """The same, before the run imports it."""
@@ -144,6 +163,7 @@ async def test_7_10_33_what_a_snapshot_said_stays_and_no_event_precedes_it(shop:
     seen: list[tuple[RunEvent, Document, str]] = []
     gates = {case: asyncio.Event() for case in range(6)}
     shop.imported().SENDING.update(gates)
+    shop.judge_slowly()
 
     async def observe(event: RunEvent) -> None:
         document = await snapshot(event.run)
@@ -164,7 +184,10 @@ async def test_7_10_33_what_a_snapshot_said_stays_and_no_event_precedes_it(shop:
             (case,) = (each for each in document["cases"] if each["repetition"] == event.repetition)
             assert (case["status"], len(case["turns"])) == ("passed", 2), "what an event tells is in the store by then"
     assert (seen[-1][0].type, last) == ("run.completed", final)
-    assert [(each["id"], each["passed"]) for each in last["assertions"]] == [("all", True)], "judged before it is told"
+    assert [(each["id"], each["passed"]) for each in last["assertions"]] == [
+        ("all", True),
+        ("slow", True),
+    ], "judged before it is told"
     settled = [(n, case) for n, (_, document, _) in enumerate(seen) for case in document["cases"] if case["turns"]]
     for n, case in settled:
         later = {each["id"]: each for _, document, _ in seen[n:] for each in document["cases"]}
@@ -279,6 +302,7 @@ async def test_a_run_that_is_told_as_completed_while_its_suite_is_judged_is_foll
         if not following:
             following.append(asyncio.create_task(follow(event.run)))
 
+    shop.judge_slowly()
     with await shop.run(observe, repetitions=2) as run:
         await asyncio.wait_for(following[0], 30)
         assert await cancel(run.id) == (run.id, False)

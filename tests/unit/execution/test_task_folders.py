@@ -192,6 +192,10 @@ async def test_variables_of_the_host_are_those_that_are_allowed(run: Run) -> Non
 NO_REWARD = {
     "nothing at all": ("#!/bin/sh\nexit 1\n", "REWARD_MISSING"),
     "a program that is not there": ("#!/no/such/shell\n", "REWARD_MISSING"),
+    "a script with the line ends of Windows": (
+        '#!/bin/sh\r\necho 1 > "$EVALFLEET_VERDICT/reward.txt"\r\n',
+        "REWARD_MISSING",
+    ),
     "words": (tells("passed"), "REWARD_INVALID"),
     "nan": (tells("nan"), "REWARD_INVALID"),
     "more than there is": (tells("2"), "REWARD_INVALID"),
