@@ -15,6 +15,8 @@ from evalfleet_adapters.wire import Wire
 
 #: What providers call it, in an answer that began well, when they have too much to do.
 _RATE = frozenset({"429", "rate_limit_exceeded", "rate_limit_error"})
+#: How the codes of requests begin that would fail again however often they were sent.
+_REFUSED = ("invalid_", "image_", "unsupported_", "empty_image", "bio_policy", "misalignment_policy")
 _OVERLOAD = frozenset({"529", "overloaded_error", "server_is_overloaded", "slow_down"})
 
 
@@ -84,7 +86,10 @@ def raise_reported(wire: Wire, document: Any) -> None:
     code = "PROVIDER_UNAVAILABLE" if reported.code in _OVERLOAD else code
     usage = wire.usage(document)
     charged = Turn(status=TurnStatus.FAILED, usage=usage) if usage else None
-    raise provider_failure(code, f"{reported.message} ({reported.code})", charged)
+    failure = provider_failure(code, f"{reported.message} ({reported.code})", charged)
+    if reported.code.startswith(_REFUSED):
+        failure.kind, failure.code = FailureKind.ADAPTER, "REQUEST_REFUSED"
+    raise failure
 
 
 def as_failed(reply: ModelReply) -> Turn:

@@ -60,6 +60,7 @@ class UiMessageStream:
         self._running = set(begun)
         self._names: dict[str, tuple[str, Any]] = {}
         self._inputs: dict[str, list[str]] = {}
+        self._unreadable: set[str] = set()
 
     def add(self, chunk: Any) -> None:
         """Take one chunk."""
@@ -137,6 +138,8 @@ class UiMessageStream:
             self.status = TurnStatus.WAITING if self.status is TurnStatus.COMPLETED else self.status
         elif kind == "tool-output-available" and fields.get("preliminary"):
             return  # another one follows
+        elif kind == "tool-output-error" and identifier in self._unreadable:
+            self._unreadable.discard(identifier)  # `ai` 5 says twice that an input could not be read
         elif kind in _ENDS and identifier in self._running:
             status, key = _ENDS[kind]
             self._end(identifier, status, fields.get(key, MISSING) if key else MISSING)
@@ -151,7 +154,9 @@ class UiMessageStream:
             raw = given if failed and isinstance(given, str) else None
             self._slots.append(OperationStarted(identifier, name, MISSING if raw else given, raw_input=raw))
             self._running.add(identifier)
+        self._unreadable.discard(identifier)
         if failed:
+            self._unreadable.add(identifier)
             self._end(identifier, OperationStatus.FAILED, fields.get("errorText", MISSING))
 
     def _end(self, identifier: str, status: OperationStatus, output: Any) -> None:

@@ -191,6 +191,13 @@ async def test_oa_10_a_failed_response_is_the_providers_and_charged(stream: bool
     assert caught.partial.usage == charged
 
 
+@pytest.mark.parametrize("code", ["invalid_prompt", "image_too_large", "unsupported_image_media_type"])
+async def test_a_response_that_failed_for_what_was_sent_is_no_fault_of_the_provider(code: str, stream: bool) -> None:
+    reply = answered(stream, status="failed", error={"code": code, "message": "no"}, output=[], usage=None)
+    caught, _ = await failure(responses([reply], stream=stream))
+    assert (caught.kind, caught.code) == (FailureKind.ADAPTER, "REQUEST_REFUSED")
+
+
 async def test_oa_10_a_completed_response_with_null_usage_is_unknown(stream: bool) -> None:
     async with responses([ModelTurn(text="x", usage=None)], stream=stream) as (adapter, _):
         (turn,) = await say(adapter, "x")
