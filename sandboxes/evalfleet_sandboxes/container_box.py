@@ -14,7 +14,7 @@ from evalfleet.sandbox_ports import CommandResult
 from evalfleet_sandboxes.blocking import pause
 from evalfleet_sandboxes.container_copies import EngineCopies
 from evalfleet_sandboxes.container_engine import SHORT, Dialect, Engine
-from evalfleet_sandboxes.container_limits import unenforced
+from evalfleet_sandboxes.container_limits import WITHOUT_GROUPS, by_groups, unenforced
 from evalfleet_sandboxes.inside import KEEPER, MARK, Facts, Inner, parse_facts
 
 #: Ours inside of every container.
@@ -99,6 +99,8 @@ class Box:
                 raise _failure("SANDBOX_IMAGE_UNFIT", f"{self._plan.image}: {self._engine.said(result)}")
             raise _failure("SANDBOX_FAILED", self._engine.said(result))
         said = result.stderr.decode("utf-8", "replace").splitlines()
+        if by_groups(self._plan.spec.resources) and not await self._engine.limits():
+            said.append(WITHOUT_GROUPS)
         self.warnings = tuple(unenforced(self._plan.spec.resources, said))
         asked = await self.exec(self.inner.facts(), limit=1 << 16, timeout=SHORT)
         facts = parse_facts(asked.stdout)

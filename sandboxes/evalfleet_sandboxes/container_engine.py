@@ -78,18 +78,28 @@ class Dialect:
     """What one engine is told in another way than the other.
 
     `remove` removes a container without any grace. `folder` is the option that makes a folder at the top, where that
-    is closed even to a root without capabilities. `copy` brings the ids of a tar along.
+    is closed even to a root without capabilities. `copy` brings the ids of a tar along. `groups` prints `none` where
+    limits are passed over in silence; None for an engine that says so itself.
     """
 
     remove: tuple[str, ...]
     folder: str | None
     copy: tuple[str, ...]
+    groups: tuple[str, ...] | None
 
 
 DIALECTS = {
-    "docker": Dialect(remove=("rm", "--force", "--volumes"), folder=None, copy=("cp",)),
+    "docker": Dialect(
+        remove=("rm", "--force", "--volumes"),
+        folder=None,
+        copy=("cp",),
+        groups=("info", "--format", "{{.CgroupDriver}}"),
+    ),
     "podman": Dialect(
-        remove=("rm", "--force", "--volumes", "--time", "0"), folder="--volume", copy=("cp", "--archive=false")
+        remove=("rm", "--force", "--volumes", "--time", "0"),
+        folder="--volume",
+        copy=("cp", "--archive=false"),
+        groups=None,
     ),
 }
 
@@ -109,6 +119,7 @@ class Engine:
         self._removing: asyncio.Task[None] | None = None
         #: Whether its storage may limit a container's disk: until it refused that.
         self.has_quotas = True
+        self._limits: bool | None = None
         self.dialect = DIALECTS.get(Path(program).name, DIALECTS["docker"])
 
     async def call(
@@ -143,6 +154,13 @@ class Engine:
             raise AttemptFailure(FailureKind.SANDBOX, "SANDBOX_LOST", str(error)) from error
         except OSError as error:
             raise AttemptFailure(FailureKind.SANDBOX, "SANDBOX_FAILED", f"{self.program}: {error}") from error
+
+    async def limits(self) -> bool:
+        """Whether limits are more than words to it, as far as it does not say so by itself. Asked once."""
+        if self._limits is None:
+            asked = None if self.dialect.groups is None else await self.call(*self.dialect.groups)
+            self._limits = asked is None or asked.text.strip() != "none"
+        return self._limits
 
     async def end(self, group: str) -> None:
         """Kill what calls left in the background. Raises InfrastructureError when something won't die."""

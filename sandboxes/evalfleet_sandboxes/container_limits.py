@@ -6,10 +6,17 @@ from collections.abc import Iterator
 
 from evalfleet.model.definition import Resources
 
+#: What is said of a rootless docker beside version 1 of control groups, which says nothing.
+WITHOUT_GROUPS = "limits are ignored, since the engine runs without control groups"
 _MARK = "WARNING: "
 #: What engines say of a limit that is none, and the words by which they name each.
 _REFUSALS = ("ignore", "discarded", "not supported", "does not support", "not enforced")
 _WORDS = {"memory": ("memory", "swap"), "cpus": ("cpu",), "pids": ("pids", "pid limit")}
+
+
+def by_groups(asked: Resources) -> list[str]:
+    """The names of what was limited that engines limit by control groups."""
+    return [name for name in _WORDS if getattr(asked, name) is not None]
 
 
 def unenforced(asked: Resources, lines: list[str]) -> Iterator[str]:
@@ -17,7 +24,7 @@ def unenforced(asked: Resources, lines: list[str]) -> Iterator[str]:
 
     A refusal that names none is about all that were asked for.
     """
-    limits = {name: getattr(asked, name) for name in _WORDS if getattr(asked, name) is not None}
+    limits = {name: getattr(asked, name) for name in by_groups(asked)}
     for line in lines:
         said = line.removeprefix(_MARK)
         text = said.lower()

@@ -76,6 +76,11 @@ def _entry(name: str, kind: bytes, mode: int, link: str = "") -> tarfile.TarInfo
 
 
 def _add(tar: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
+    # a rootless docker closes a folder that is only implied to all but root's capabilities
+    known = set(tar.getnames())
+    for folder in reversed([str(parent) for parent in Path(name).parents][:-1]):
+        if folder not in known:
+            tar.addfile(_entry(folder, tarfile.DIRTYPE, 0o755))
     entry = _entry(name, tarfile.REGTYPE, mode)
     entry.size = len(content)
     tar.addfile(entry, io.BytesIO(content))

@@ -16,7 +16,7 @@ from evalfleet.sandbox_ports import SandboxPlace
 from evalfleet_sandboxes.container_box import BoxPlan
 from evalfleet_sandboxes.container_engine import DIALECTS, InspectedContainer, choose_engine
 from evalfleet_sandboxes.container_images import content_digest
-from evalfleet_sandboxes.container_limits import unenforced
+from evalfleet_sandboxes.container_limits import WITHOUT_GROUPS, unenforced
 from evalfleet_sandboxes.container_owner import Owner
 
 
@@ -164,6 +164,7 @@ _ALL = Resources(memory=64, cpus=2.0, pids=9)
         (_ALL, "WARNING: Your kernel does not support pids limit capabilities. PIDs limit discarded.", ["pids"]),
         (_ALL, "WARNING: Your kernel does not support memory limit capabilities. Limitation discarded.", ["memory"]),
         (Resources(), "Resource limits are not supported and ignored on cgroups V1 rootless systems", []),
+        (_ALL, WITHOUT_GROUPS, ["memory", "cpus", "pids"]),
         (_ALL, 'time="now" level=warning msg="something else"', []),
     ],
 )
