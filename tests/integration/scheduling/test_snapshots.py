@@ -81,12 +81,17 @@ SUITE: dict[str, Any] = {
 SLOW = {"id": "slow", "kind": "custom", "evaluator": "slow", "parameters": {}}
 EVALUATORS = """
 import asyncio
+from pathlib import Path
 
 from evalfleet import evaluator
+
+TOLD = Path(__file__).with_name("told")
 
 
 @evaluator("slow")
 async def slow(context, parameters):
+    while not TOLD.exists():
+        await asyncio.sleep(0.05)
     await asyncio.sleep(1)
     return {"passed": len(context.cases) > 1}
 """
@@ -100,6 +105,7 @@ class Shop:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.module = f"clerk_{folder.parent.name}"
+        self.told = 0
         (folder / "evals").mkdir(parents=True)
         (folder / "evals" / "shop.suite.json").write_text(json.dumps(SUITE))
         (folder / f"{self.module}.py").write_text(AGENT)
@@ -110,10 +116,16 @@ class Shop:
         return sys.modules[self.module]
 
     def judge_slowly(self) -> None:
-        """Have the suite take a second over its own criteria."""
+        """Have the suite take a second over its own criteria, once the observer was told of all cases."""
         document = {**SUITE, "assertions": [*SUITE["assertions"], SLOW]}
         (self.folder / "evals" / "shop.suite.json").write_text(json.dumps(document))
         (self.folder / "evals" / "evaluators.py").write_text(EVALUATORS)
+
+    def note(self, event: RunEvent, cases: int) -> None:
+        """Say when the observer was told of the last of so many cases."""
+        self.told += event.type is RunEventType.CASE_COMPLETED
+        if self.told == cases:
+            (self.folder / "evals" / "told").touch()
 
     def imported(self) -> Any:
         """The same, before the run imports it."""
@@ -168,6 +180,7 @@ async def test_7_10_33_what_a_snapshot_said_stays_and_no_event_precedes_it(shop:
     async def observe(event: RunEvent) -> None:
         document = await snapshot(event.run)
         seen.append((event, document, json.dumps(document)))
+        shop.note(event, 6)
         for gate in [gate for gate in gates.values() if not gate.is_set()][:1]:
             gate.set()
 
@@ -299,6 +312,7 @@ async def test_a_run_that_is_told_as_completed_while_its_suite_is_judged_is_foll
 
     async def observe(event: RunEvent) -> None:
         told.append(event.type)
+        shop.note(event, 2)
         if not following:
             following.append(asyncio.create_task(follow(event.run)))
 
