@@ -6,7 +6,7 @@ import asyncio
 
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.model.definition import SandboxSpec
-from evalfleet.sandbox_ports import Command
+from evalfleet.sandbox_ports import Command, Sandbox
 from evalfleet.testing.runner import pytest
 from evalfleet.testing.sandbox_subject import Subject, alive, forever
 
@@ -170,13 +170,20 @@ async def an_owner_gets_a_fresh_sandbox_after_closing(on: Subject) -> None:
         await second.read("file")
 
 
-async def twenty_are_closed_within_two_seconds(on: Subject) -> None:
-    stubborn = Command(argv=("sh", "-c", "(trap '' TERM; while :; do sleep 1; done) & :"))
-    sandboxes = await asyncio.gather(*(on.create(f"stubborn-{number}") for number in range(20)))
-    await asyncio.gather(*(sandbox.run(stubborn) for sandbox in sandboxes))
+async def _closing(on: Subject, *sandboxes: Sandbox) -> float:
     start = on.clock.monotonic()
     await asyncio.gather(*(sandbox.close() for sandbox in sandboxes))
-    assert on.clock.monotonic() - start < 2.0
+    return on.clock.monotonic() - start
+
+
+async def twenty_are_closed_within_two_seconds(on: Subject) -> None:
+    stubborn = Command(argv=("sh", "-c", "(trap '' TERM; while :; do sleep 1; done) & :"))
+    one, *sandboxes = await asyncio.gather(*(on.create(f"stubborn-{number}") for number in range(21)))
+    await asyncio.gather(*(sandbox.run(stubborn) for sandbox in (one, *sandboxes)))
+    alone = await _closing(on, one)
+    together = await _closing(on, *sandboxes)
+    # where one alone shows that the machine has much else to do, by how much less they take than one after the other
+    assert together < max(2.0, 6 * alone) and alone < 2.0, (alone, together)
 
 
 async def closing_the_provider_closes_its_sandboxes(on: Subject) -> None:
