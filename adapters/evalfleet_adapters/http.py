@@ -6,6 +6,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 import httpx
@@ -13,10 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evalfleet.errors import Acceptance, ConfigurationError, SendFailure
 from evalfleet.model.coverage import Coverage
+from evalfleet.model.events import OperationFinished, OperationStatus
 from evalfleet.model.model_call import Account, ModelCall
 from evalfleet.model.turn import Turn, TurnInput
 from evalfleet.ports import Adapter, AdapterContext, AgentIdentity, ArmSettings, Session
-from evalfleet_adapters.converters.ui_message import responded, user_message
+from evalfleet_adapters.converters.ui_message import responded, unanswered, user_message
 from evalfleet_adapters.files import data_url
 from evalfleet_adapters.http_answer import read_answer, session_id, still_pending
 from evalfleet_adapters.http_mapping import (
@@ -121,7 +123,7 @@ class _HttpSession:
 
     async def send(self, turn: TurnInput, ctx: AdapterContext) -> Turn:
         self._refuse_what_is_not_mapped(turn)
-        chat = self._said(turn)
+        chat, denied = self._said(turn)
         values = _values(turn, self._index, ctx) | self._lists(turn) | {"messages": chat}
         self._index += 1
         outgoing = Outgoing(
@@ -130,7 +132,7 @@ class _HttpSession:
             headers={**_headers(self._options.headers, values), **self._secret_headers(ctx)},
             body=json.dumps(render(self._options.request, values)).encode("ascii"),
         )
-        heard = self._listener(chat)
+        heard = self._listener(chat, self._pending.difference(denied))
         reader = Reader(self._call(outgoing, ctx), lambda response: self._read(response, heard, ctx))
         async with within_deadline(ctx):
             document = await self._transport.exchange(outgoing, ctx, reader)
@@ -140,6 +142,8 @@ class _HttpSession:
         else:
             ctx.session.capture(heard.session())
             answer = heard.turn()
+            rejected = [OperationFinished(call, OperationStatus.REJECTED) for call in denied]
+            answer = replace(answer, events=(*rejected, *answer.events))
         if isinstance(heard, HeardUiMessage):
             before = chat[:-1] if chat[-1]["role"] == "assistant" else chat
             self._chat = [*before, heard.message.document]
@@ -148,24 +152,24 @@ class _HttpSession:
 
     async def close(self) -> None: ...
 
-    def _said(self, turn: TurnInput) -> list[dict[str, Any]]:
-        """The conversation as UI messages, with what this turn adds to it."""
+    def _said(self, turn: TurnInput) -> tuple[list[dict[str, Any]], list[str]]:
+        """The conversation as UI messages with what this turn adds to it, and the calls that it denies."""
         if self._options.response.stream != "ui-message":
-            return []
-        chat = responded(self._chat, turn.responses)
+            return [], []
         if turn.responses:
-            return chat
+            return responded(self._chat, turn.responses), []
+        chat, denied = unanswered(self._chat)
         files = [(file, data_url(file)) for file in turn.files]
-        return [*chat, user_message(f"message-{self._index}", turn.text, files)]
+        return [*chat, user_message(f"message-{self._index}", turn.text, files)], denied
 
-    def _listener(self, chat: list[dict[str, Any]]) -> Heard | None:
+    def _listener(self, chat: list[dict[str, Any]], begun: frozenset[str]) -> Heard | None:
         """Who hears the stream; None for an answer that is none."""
         mapped = self._options.response
         if mapped.stream is None:
             return None
         if mapped.stream == "sse":
-            return HeardEvents(mapped, self._pending)
-        return HeardUiMessage(mapped, self._pending, chat[-1] if chat[-1]["role"] == "assistant" else None)
+            return HeardEvents(mapped, begun)
+        return HeardUiMessage(mapped, begun, chat[-1] if chat[-1]["role"] == "assistant" else None)
 
     def _call(self, outgoing: Outgoing, ctx: AdapterContext) -> ModelCall:
         account = Account(provider="http", base_url=self._options.url, key=None, model=ctx.model or "")

@@ -29,15 +29,27 @@ def responded(messages: Sequence[dict[str, Any]], responses: Sequence[InputRespo
     """The messages with answers to the requests for approval in them; a request without an answer is denied."""
     answers = {response.request_id: response for response in responses}
     copied = deepcopy(list(messages))
-    for part in (part for message in copied for part in sequence(message.get("parts"))):
-        approval = mapping(mapping(part).get("approval"))
-        if part.get("state") != "approval-requested":
-            continue
+    for part in _asking(copied):
+        approval = mapping(part["approval"])
         answer = answers.get(str(approval.get("id")))
         allowed = answer is not None and answer.option_id == APPROVE
         reason = {"reason": answer.text} if answer is not None and answer.text else {}
         part |= {"state": "approval-responded", "approval": {**approval, "approved": allowed, **reason}}
     return copied
+
+
+def unanswered(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The messages with all calls denied that wait for an approval, since something else is said; and those calls."""
+    copied = deepcopy(list(messages))
+    waiting = _asking(copied)
+    for part in waiting:
+        part |= {"state": "output-denied", "approval": {**mapping(part["approval"]), "approved": False}}
+    return copied, [str(part.get("toolCallId")) for part in waiting]
+
+
+def _asking(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    parts = [mapping(part) for message in messages for part in sequence(message.get("parts"))]
+    return [part for part in parts if part.get("state") == "approval-requested"]
 
 
 class AssistantMessage:

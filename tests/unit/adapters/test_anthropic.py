@@ -11,6 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from evalfleet.errors import Acceptance, ConfigurationError, FailureKind, SendFailure
+from evalfleet.grading.prices import PriceList
 from evalfleet.model.coverage import Channel, complete, partial
 from evalfleet.model.events import (
     ErrorReported,
@@ -21,6 +22,7 @@ from evalfleet.model.events import (
     Thinking,
     Unrecognised,
 )
+from evalfleet.model.experiment import Price
 from evalfleet.model.model_call import Account, CallFate
 from evalfleet.model.turn import InputFile, InputResponse, Turn, TurnInput, TurnStatus
 from evalfleet.model.usage import Usage
@@ -257,8 +259,8 @@ async def test_an_04_cached_tokens_are_no_input(stream: bool) -> None:
     assert usage == Usage(
         input_tokens=5, output_tokens=300, cache_read_tokens=40_000, cache_write_tokens=10_000, requests=1
     )
-    cost = (5 * 3.00 + 10_000 * 3.75 + 40_000 * 0.30 + 300 * 15.00) / 1_000_000
-    assert cost == pytest.approx(0.054015), "the buckets are not what the price list counts"
+    price = Price(input=3.0, output=15.0, cache_read=0.30, cache_write=3.75)
+    assert PriceList({"small": price})("small", usage) == pytest.approx(0.054015, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -349,6 +351,16 @@ async def test_a_call_cut_at_the_token_limit_is_not_run(project: Path) -> None:
     assert started.raw_input == '{"left": 1'
     assert model.bodies[1]["messages"][1]["content"][0]["input"] == {}
     assert model.bodies[1]["messages"][2]["content"][0]["content"] == "The call was not executed."
+
+
+async def test_oa_11_thinking_is_no_answer(stream: bool) -> None:
+    thought = ModelTurn(thinking="so it is 12")
+    async with serving([thought], stream=stream) as (adapter, _):
+        (turn,) = await say(adapter, "x")
+    assert (turn.status, turn.events) == (TurnStatus.COMPLETED, (Thinking("so it is 12"),))
+    async with serving([thought], stream=stream, reasoning_as_reply=True) as (adapter, _):
+        (turn,) = await say(adapter, "x")
+    assert turn.events == (Thinking("so it is 12"), said("so it is 12"))
 
 
 async def test_hidden_thinking_makes_events_partial() -> None:

@@ -340,6 +340,17 @@ async def test_an_approval_goes_on_in_the_same_message(
     assert last[1]["parts"][2]["text"] == "Done."
 
 
+async def test_an_approval_that_nobody_gives_is_denied_when_something_else_is_said() -> None:
+    script = [sse(START, CALL, ASK, FINISH), sse({"type": "start", "messageId": "m2"}, *text_part("Fine."), FINISH)]
+    async with serving(script, UI, request=CHAT) as (adapter, endpoint):
+        _, done = await say(adapter, "Pay.", "Never mind.")
+    assert done.events[:2] == (OperationFinished("c1", OperationStatus.REJECTED), said("Fine."))
+    again = endpoint.requests[1].json["messages"]
+    assert [message["role"] for message in again] == ["user", "assistant", "user"]
+    assert again[1]["parts"][0]["state"] == "output-denied"
+    assert again[1]["parts"][0]["approval"] == {"id": "a1", "approved": False}
+
+
 async def test_a_failed_send_leaves_the_conversation_as_it_was() -> None:
     script = [sse(START, *text_part("half")), sse(START, *text_part("whole"), FINISH)]
     ctx = FakeContext()

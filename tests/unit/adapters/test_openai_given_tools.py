@@ -1,4 +1,4 @@
-"""Tools that an eval gives to the `openai` agent are offered, run and recorded like the arm's own."""
+"""Tools that an eval gives to the agent of a model are offered, run and recorded like the arm's own, by every API."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from evalfleet.model.turn import TurnInput, TurnStatus
 from evalfleet.ports import Adapter
 from evalfleet.testing.adapter_context import FakeContext
 from evalfleet.testing.model_endpoint import ModelEndpoint, completion, tool_call
+from evalfleet_adapters.anthropic import AnthropicAdapter
+from evalfleet_adapters.anthropic_options import AnthropicOptions
 from evalfleet_adapters.openai import OpenAIAdapter, OpenAIOptions
 
 
@@ -31,18 +33,21 @@ def careful() -> str:
     return "done"
 
 
-def adapter(model: ModelEndpoint) -> Adapter:
-    return OpenAIAdapter("small", OpenAIOptions.model_validate({"base_url": model.base_url}), (own,))
+def adapter(model: ModelEndpoint, api: str = "chat") -> Adapter:
+    if api == "messages":
+        return AnthropicAdapter("small", AnthropicOptions.model_validate({"base_url": model.url}), (own,))
+    return OpenAIAdapter("small", OpenAIOptions.model_validate({"base_url": model.base_url, "api": api}), (own,))
 
 
-async def test_they_are_offered_beside_the_arms_own_and_run() -> None:
+@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
+async def test_they_are_offered_beside_the_arms_own_and_run(api: str) -> None:
     script = [
         completion(None, calls=[tool_call("look", {"place": "here"}, "1")]),
         completion("fine"),
         completion("again"),
     ]
     async with ModelEndpoint(script) as model:
-        chat = adapter(model)
+        chat = adapter(model, api)
         ctx = FakeContext()
         session = await chat.open(ctx)
         ctx.tools = [look]
@@ -50,7 +55,7 @@ async def test_they_are_offered_beside_the_arms_own_and_run() -> None:
         ctx.tools = []
         await session.send(TurnInput("and now"), ctx)
         await chat.close()
-        offered = [[each["function"]["name"] for each in request["tools"]] for request in model.bodies]
+        offered = [[each.get("function", each)["name"] for each in request["tools"]] for request in model.bodies]
     assert offered == [["own", "look"], ["own", "look"], ["own"]]
     finished = [event for event in turn.events if isinstance(event, OperationFinished)]
     assert finished == [OperationFinished("1", OperationStatus.COMPLETED, "saw here")]

@@ -221,6 +221,16 @@ async def test_an_error_in_the_stream_keeps_what_came(event: Any, code: str) -> 
     assert caught.partial.events == (said("half an answer o"),)
 
 
+async def test_oa_11_reasoning_is_no_answer(stream: bool) -> None:
+    thought = ModelTurn(thinking="so it is 12")
+    async with responses([thought], stream=stream) as (adapter, _):
+        (turn,) = await say(adapter, "x")
+    assert (turn.status, turn.events) == (TurnStatus.COMPLETED, (Thinking("so it is 12"),))
+    async with responses([thought], stream=stream, reasoning_as_reply=True) as (adapter, _):
+        (turn,) = await say(adapter, "x")
+    assert turn.events == (Thinking("so it is 12"), said("so it is 12"))
+
+
 async def test_oa_12_a_page_instead_of_json_keeps_its_beginning() -> None:
     page = b"<html>bad gateway</html>"
     for status, code in ((502, "PROVIDER_ERROR"), (200, "BAD_RESPONSE")):
