@@ -20,6 +20,8 @@ from evalfleet.store.replay import KEEP_BYTES, Kept
 #: Seconds for which a lost store is waited for before the coordinator gives up.
 PATIENCE = 600.0
 _OPEN_PATIENCE = 10.0
+#: Bytes that commits may stage until the room is given back: small commits look through it, each.
+_SWEEP_BYTES = 256 << 10
 
 
 class PostgresRecorder:
@@ -45,6 +47,7 @@ class PostgresRecorder:
         self._holder = Holder(id="", host="", pid=0)
         self._fence = Fence(run_key=0, epoch=0, commit_seq=0)
         self._seen: Connection | None = None
+        self._unswept = 0
         self._arms: dict[int, str] = {}
 
     @property
@@ -194,9 +197,16 @@ class PostgresRecorder:
             self._fence = replace(self._fence, commit_seq=done.commit_seq)
             self._kept.add(self._lifeline.now(), done.commit_seq, batch)
             self._failpoint("after_commit")
+            await self._sweep(connection, batch)
             return done
 
         return await self._lifeline.run(work)
+
+    async def _sweep(self, connection: Connection, batch: CommitBatch) -> None:
+        self._unswept += sum(write.sealed.rows.size for write in batch.attempts)
+        if self._unswept >= _SWEEP_BYTES:
+            self._unswept = 0
+            await connection.execute(write_sql.SWEEP, prepare=False)
 
     async def _reconcile(self, connection: Connection, tried: Sequence[int]) -> None:
         """After a reconnect: is this the store we wrote to, at our number? Replays what a failover lost."""

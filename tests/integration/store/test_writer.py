@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from evalfleet.errors import ConfigurationError, FailureKind, Fenced, RunHeld
+from evalfleet.model.ids import sha256
 from evalfleet.model.record import (
     AttemptWrite,
     CommitBatch,
@@ -371,3 +372,15 @@ def walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield node
     for child in node.get("Plans", ()):
         yield from walk(child)
+
+
+async def test_what_commits_staged_takes_no_room_for_long(database: str) -> None:
+    run, recorder = await started(database, 300)
+    text = "".join(sha256(b"%d" % part) for part in range(60))  # 3,840 characters that don't compress
+    for first in range(0, 300, 10):
+        attempts = [evidence(case + 1, case, message=text) for case in range(first, first + 10)]
+        assert len((await recorder.commit(batch(run.run_key, *attempts))).inserted) == 10
+    staged = "SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relname LIKE 'stage\\_%' AND relkind = 'r'"
+    (room,) = await one(database, staged)
+    assert room < 600_000, "all of the commits staged twice of that"
+    await recorder.close()
