@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from evalfleet.api.capacity import capacity
     from evalfleet.api.comparing import compare
     from evalfleet.api.handle import RunHandle
     from evalfleet.api.imported import read_report
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "RunHandle": "evalfleet.api.handle",
     "cancel": "evalfleet.api.records",
+    "capacity": "evalfleet.api.capacity",
     "collect_garbage": "evalfleet.api.records",
     "compare": "evalfleet.api.comparing",
     "delete": "evalfleet.api.records",
@@ -50,6 +52,7 @@ _HOMES = {
 __all__ = [
     "RunHandle",
     "cancel",
+    "capacity",
     "collect_garbage",
     "compare",
     "delete",

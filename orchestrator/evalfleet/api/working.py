@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.building import build_worker, build_workshop
+from evalfleet.api.governing import local_governor
+from evalfleet.clock import SystemClock
+from evalfleet.governor.local import Rationing
 from evalfleet.processes import limit_memory, worker_memory
 from evalfleet.scheduling.worker import Exchange, Worker
 
@@ -21,7 +24,7 @@ class WorkerBlueprint:
     run: RunBlueprint
 
     async def worker(
-        self, run_key: int, name: str, lanes: int, exchange: Exchange
+        self, run_key: int, name: str, lanes: int, exchange: Exchange, rationing: Rationing
     ) -> tuple[Worker, Callable[[], Awaitable[object]]]:
         """A worker of this process, whose memory is bounded from now on, and what closes everything around it.
 
@@ -30,7 +33,7 @@ class WorkerBlueprint:
         memory = worker_memory()
         blueprint = replace(self.run, run_key=run_key, memory=min(memory, ALONE))
         limit_memory(memory)
-        workshop = build_workshop(blueprint)
+        workshop = build_workshop(blueprint, local_governor(blueprint, name, rationing, SystemClock()))
         try:
             await workshop.backends.check(blueprint.backends)
         except BaseException:

@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "status": ("status", "How a run is doing."),
     "watch": ("watch", "Follow a run until it ends."),
     "runs": ("runs", "List runs, newest first."),
+    "capacity": ("capacity", "Which runs use how much of which account's rate."),
     "show": ("show", "List a run's cases, or show one with its evidence."),
     "report": ("report", "Write a run's report as text, JSON, Markdown or JUnit."),
     "compare": ("compare", "Hold one side against another, pair by pair."),

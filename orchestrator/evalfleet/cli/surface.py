@@ -28,6 +28,7 @@ from evalfleet.reports.comparison import Comparison
 from evalfleet.reports.model import ReportModel
 
 if TYPE_CHECKING:  # what sweeps or reaps needs the database's driver, which no command should wait for
+    from evalfleet.api.capacity import CapacityUse
     from evalfleet.api.imported import ImportedRun
     from evalfleet.api.packs import ArmRates, LintedPack, Reapplied
     from evalfleet.api.reaping import SandboxListing
@@ -114,6 +115,10 @@ class Api(Protocol):
 
     async def collect_garbage(self, *, tries_older_than: float, dry_run: bool) -> tuple[Sequence[str], Swept]:
         """Delete runs of `orchestrate try` older than so many days, and what no row names; their ids, and that."""
+        ...
+
+    async def capacity(self) -> Sequence[CapacityUse]:
+        """The accounts whose rate is governed and used by the runs under way."""
         ...
 
     async def sandboxes(self) -> SandboxListing:

@@ -3,7 +3,7 @@
 | What comes back | What the window does |
 |---|---|
 | answers, below the size that is known to go well | grows by one an answer: it doubles each round trip |
-| answers, above it | grows by 5 % a round trip, near the size of the last refusal by 2 %, by one call at least |
+| answers, above it | grows by 5 % a round trip, near the last refusal by 2 %; by a call or a quarter of one at least |
 | answers, while less than the window is used | stays |
 | a refusal for the rate | falls to 85 % of what was in use, once a round trip: not for calls sent before the last cut |
 | one with a wait of seconds | nothing is sent until then; then from the floor, doubling to what is known to go well |
@@ -17,6 +17,8 @@ from dataclasses import dataclass
 FLOOR = 1.0
 _CUT = 0.85
 _STEP, _NEAR_STEP = 0.05, 0.02
+#: The least growth of a round trip, in calls: small windows would else be refused again and again.
+_LEAST, _NEAR_LEAST = 1.0, 0.25
 #: A window counts as used from this part of it on.
 _USED = 0.8
 
@@ -51,7 +53,7 @@ class Window:
             self.size = min(self.size + answered, max(self.known, self.size))
             return
         near = 0.9 * self.peak <= self.size <= 1.1 * self.peak
-        a_round = max(1.0, self.size * (_NEAR_STEP if near else _STEP))
+        a_round = max(_NEAR_LEAST, self.size * _NEAR_STEP) if near else max(_LEAST, self.size * _STEP)
         self.size += min(answered * a_round / self.size, a_round)
 
     def cut(self, sent_at: float, in_use: int, now: float) -> bool:

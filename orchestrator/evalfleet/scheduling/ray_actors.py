@@ -25,9 +25,12 @@ from evalfleet.processes import die_with_parent
 from evalfleet.scheduling import wire
 from evalfleet.scheduling.events import Departure
 from evalfleet.scheduling.messages import ExchangeReply, ExchangeRequest
+from evalfleet.scheduling.ray_governor import RayRationing
 from evalfleet.scheduling.state import Adoption
 
 if TYPE_CHECKING:
+    from evalfleet.governor.local import Rationing
+
     # Each actor's process loads its own side only, from its blueprint.
     from evalfleet.model.report import RunProgress
     from evalfleet.scheduling.coordinator import Coordinator, RunEnd
@@ -69,9 +72,14 @@ class WorkerMaker(Protocol):
     """What a worker's actor is built from; `run_key` is known once the run was claimed."""
 
     async def worker(
-        self, run_key: int, name: str, lanes: int, exchange: Callable[[ExchangeRequest], Awaitable[ExchangeReply]]
+        self,
+        run_key: int,
+        name: str,
+        lanes: int,
+        exchange: Callable[[ExchangeRequest], Awaitable[ExchangeReply]],
+        rationing: Rationing,
     ) -> tuple[Worker, Callable[[], Awaitable[object]]]:
-        """A worker and what closes everything around it."""
+        """A worker, whose model calls `rationing` governs, and what closes everything around it."""
         ...
 
 
@@ -205,7 +213,9 @@ class WorkerActor:
     async def run(self, run_key: int) -> Refused | WorkerEnd:
         """Work until the run is over or the worker was drained."""
         try:
-            worker, close = await self._blueprint.worker(run_key, self._name, self._lanes, self._exchange)
+            worker, close = await self._blueprint.worker(
+                run_key, self._name, self._lanes, self._exchange, RayRationing()
+            )
         except EvalfleetError as error:
             self._tried.set()
             return Refused(type(error), str(error))

@@ -34,13 +34,13 @@ class ProviderRate:
 
 @dataclass(slots=True)
 class Tally:
-    """What the provider saw. `by_key` counts the answered calls of each Authorization header, `seconds` the answered
-    and refused ones of each second since the first call; `most` is the most that were under way at once."""
+    """What the provider saw. `by_asker` counts the calls that were let through by the first letter of what they ask,
+    `seconds` those let through and refused in each second since the first; `most` is the most under way at once."""
 
     answered: int = 0
     refused: int = 0
     most: int = 0
-    by_key: dict[str, int] = field(default_factory=dict[str, int])
+    by_asker: dict[str, int] = field(default_factory=dict[str, int])
     seconds: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
 
@@ -68,14 +68,14 @@ class RatedProvider:
         if refused is not None:
             return refused
         self._recent.append(now)
+        asker = request.json["messages"][-1]["content"][:1]
+        self.tally.by_asker[asker] = self.tally.by_asker.get(asker, 0) + 1
         self._under_way += 1
         self.tally.most = max(self.tally.most, self._under_way)
         try:
             await asyncio.sleep(self._rate.seconds)
         finally:
             self._under_way -= 1
-        key = request.headers.get("authorization", "")
-        self.tally.by_key[key] = self.tally.by_key.get(key, 0) + 1
         return json_reply(_completion(), headers=self._headers(now))
 
     def _refused(self, now: float) -> Reply | None:
