@@ -131,16 +131,32 @@ def read_response(response: Any, *, reasoning_as_reply: bool = False) -> ModelRe
         calls=tuple(reading.calls),
         finish=finish,
         usage=usage,
-        sent_back=tuple(reading.sent_back),
+        sent_back=tuple(map(_unbound, reading.sent_back) if reading.hidden else reading.sent_back),
         coverage=reading.doubts,
     )
 
 
+def _unbound(item: dict[str, Any]) -> dict[str, Any]:
+    """A message or a call without the id by which the provider would miss the reasoning that it came from."""
+    if item.get("type") == "message":
+        texts = (mapping(part) for part in sequence(item.get("content")))
+        said = "".join(text(part.get("text")) or text(part.get("refusal")) or "" for part in texts)
+        phase = {"phase": item["phase"]} if item.get("phase") else {}
+        return {"type": "message", "role": "assistant", "content": said, **phase}
+    if item.get("type") in ("function_call", "custom_tool_call"):
+        return {key: value for key, value in item.items() if key != "id"}
+    return item
+
+
 @dataclass(slots=True)
 class _Reading:
-    """The items of one response that were read so far. `text` is that of the last message."""
+    """The items of one response that were read so far. `text` is that of the last message.
+
+    `hidden`: there was reasoning that can't go back, and then nothing may refer to it.
+    """
 
     text: str | None = None
+    hidden: bool = False
     events: list[Event] = field(default_factory=list[Event])
     calls: list[ToolCall] = field(default_factory=list[ToolCall])
     sent_back: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -188,7 +204,7 @@ class _Reading:
         self.text = said if said or self.text is None else self.text
         self.events += [*([Message(Role.ASSISTANT, said)] if said else []), *others]
         if said:
-            self.sent_back.append({key: value for key, value in item.items() if key != "id"})
+            self.sent_back.append(item)
 
     def _reasoning(self, item: dict[str, Any]) -> None:
         parts = sequence(item.get("content")) or sequence(item.get("summary"))
@@ -198,6 +214,8 @@ class _Reading:
         # nothing of ours is stored there: an item without its content would be an id that nobody knows
         if item.get("encrypted_content") or item.get("content"):
             self.sent_back.append(item)
+        else:
+            self.hidden = True
 
     def _call(self, item: dict[str, Any], *, custom: bool) -> None:
         name, identifier = text(item.get("name")) or "", self._identifier(item)
@@ -210,7 +228,7 @@ class _Reading:
             call = ToolCall(id=identifier, name=name, arguments=arguments, raw=raw, problem=problem)
         self.calls.append(call)
         self.events.append(call.started())
-        back = {key: value for key, value in item.items() if key != "id"} | {"call_id": identifier}
+        back = item | {"call_id": identifier}
         if not custom:
             back["arguments"] = "{}" if call.arguments is None else call.raw or "{}"
         self.sent_back.append(back)

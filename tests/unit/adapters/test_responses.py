@@ -77,7 +77,6 @@ async def test_every_request_has_the_whole_conversation_and_stores_nothing(strea
         "include": ["reasoning.encrypted_content"], "max_output_tokens": 9,
     } | ({"stream": True} if stream else {})  # fmt: skip
     reasoning, message = response_object(script[0], "resp_1")["output"]  # type: ignore[arg-type]
-    del message["id"]
     assert model.bodies == [
         {**fixed, "input": [{**USER, "content": "one"}]},
         {**fixed, "input": [{**USER, "content": "one"}, reasoning, message, {**USER, "content": "two"}]},
@@ -86,10 +85,15 @@ async def test_every_request_has_the_whole_conversation_and_stores_nothing(strea
 
 async def test_reasoning_without_its_content_is_not_sent_back() -> None:
     """An id alone would be one that the provider does not know: nothing of ours is stored there."""
-    items = [{"id": "rs_1", "type": "reasoning", "summary": []}, *response_object(ModelTurn(text="x"))["output"]]
+    turn = ModelTurn(text="x", calls=(ScriptedCall("f", {"n": 1}, "a"),))
+    items = [{"id": "rs_1", "type": "reasoning", "summary": []}, *response_object(turn)["output"]]
     async with responses([answered(False, output=items), "y"]) as (adapter, model):
         await say(adapter, "one", "two")
-    assert [item["type"] for item in model.bodies[1]["input"]] == ["message", "message", "message"]
+    assert model.bodies[1]["input"][1:4] == [
+        {"type": "message", "role": "assistant", "content": "x"},
+        {"type": "function_call", "call_id": "a", "name": "f", "arguments": '{"n": 1}', "status": "completed"},
+        {"type": "function_call_output", "call_id": "a", "output": "The call was not executed."},
+    ]
     assert "include" not in model.bodies[0]
 
 
