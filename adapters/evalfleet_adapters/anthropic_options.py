@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, Coverage, partial
 from evalfleet_adapters.converters.untrusted import mapping, sequence
 from evalfleet_adapters.model_options import ModelOptions, set_by_us
 
 ANTHROPIC_URL = "https://api.anthropic.com"
+
+#: The first version of the API that refuses `temperature` and `top_p`, whatever the model.
+_WITHOUT_SAMPLING = "2026-10-21"
 
 _OWN_FIELDS = frozenset({"model", "messages", "system", "stream", "max_tokens", "cache_control"})
 
@@ -25,7 +28,9 @@ class AnthropicOptions(ModelOptions):
     key_header: Literal["x-api-key", "authorization"] = Field(
         "x-api-key", description="How the key is sent; gateways may want it as a bearer token in `authorization`."
     )
-    version: str = Field("2023-06-01", description="The API's version, sent as `anthropic-version`.")
+    version: str = Field(
+        "2023-06-01", pattern=r"^\d{4}-\d\d-\d\d$", description="The API's version, sent as `anthropic-version`."
+    )
     betas: tuple[str, ...] = Field((), description="Beta features to switch on, sent as `anthropic-beta`.")
     max_tokens: int = Field(8192, ge=1, description="Token limit of each answer; the API demands one.")
     cache: Literal["5m", "1h"] | None = Field(
@@ -42,6 +47,13 @@ class AnthropicOptions(ModelOptions):
     @classmethod
     def _keeps_our_fields(cls, params: Mapping[str, Any]) -> Mapping[str, Any]:
         return set_by_us(params, _OWN_FIELDS)
+
+    @model_validator(mode="after")
+    def _fits_its_version(self) -> AnthropicOptions:
+        if self.version >= _WITHOUT_SAMPLING and self.sampling():
+            name = next(iter(self.sampling()))
+            raise ValueError(f"version {self.version} of the API takes no {name}: leave it out, or name an older one")
+        return self
 
     @property
     def endpoint(self) -> str:

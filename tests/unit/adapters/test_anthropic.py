@@ -403,7 +403,13 @@ def test_a_wrong_arm_says_what_to_do(options: Any, model: str | None, says: str)
         factory.build(arm(options, model))
 
 
-@pytest.mark.parametrize("options", [{"params": {"max_tokens": 1}}, {"max_tokens": 0}, {"cache": "1d"}, {"seed": 1}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"params": {"max_tokens": 1}}, {"max_tokens": 0}, {"cache": "1d"}, {"seed": 1}, {"version": "latest"},
+        {"version": "2026-10-21", "temperature": 0},
+    ],
+)  # fmt: skip
 def test_wrong_options_are_refused(options: Any) -> None:
     with pytest.raises(ValidationError):
         AnthropicOptions.model_validate(options)
