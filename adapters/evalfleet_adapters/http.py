@@ -17,6 +17,7 @@ from evalfleet.model.coverage import Coverage
 from evalfleet.model.events import OperationFinished, OperationStatus
 from evalfleet.model.model_call import Account, ModelCall
 from evalfleet.model.turn import Turn, TurnInput
+from evalfleet.model.usage import Usage
 from evalfleet.ports import Adapter, AdapterContext, AgentIdentity, ArmSettings, Session
 from evalfleet_adapters.converters.ui_message import responded, unanswered, user_message
 from evalfleet_adapters.files import data_url
@@ -133,17 +134,12 @@ class _HttpSession:
             body=json.dumps(render(self._options.request, values)).encode("ascii"),
         )
         heard = self._listener(chat, self._pending.difference(denied))
-        reader = Reader(self._call(outgoing, ctx), lambda response: self._read(response, heard, ctx))
+        reader = Reader(self._call(outgoing, ctx), lambda response: self._read(response, heard, ctx), _used)
         async with within_deadline(ctx):
-            document = await self._transport.exchange(outgoing, ctx, reader)
-        if heard is None:
-            ctx.session.capture(session_id(document, self._options.response))
-            answer = read_answer(document, self._options.response, self._pending)
-        else:
-            ctx.session.capture(heard.session())
-            answer = heard.turn()
-            rejected = [OperationFinished(call, OperationStatus.REJECTED) for call in denied]
-            answer = replace(answer, events=(*rejected, *answer.events))
+            answer, session = await self._transport.exchange(outgoing, ctx, reader)
+        ctx.session.capture(session)
+        rejected = [OperationFinished(call, OperationStatus.REJECTED) for call in denied]
+        answer = replace(answer, events=(*rejected, *answer.events)) if rejected else answer
         if isinstance(heard, HeardUiMessage):
             before = chat[:-1] if chat[-1]["role"] == "assistant" else chat
             self._chat = [*before, heard.message.document]
@@ -211,13 +207,20 @@ class _HttpSession:
 
         return {name: resolved(text) for name, text in self._options.headers_env.items()}
 
-    async def _read(self, response: httpx.Response, heard: Heard | None, ctx: AdapterContext) -> Any:
+    async def _read(
+        self, response: httpx.Response, heard: Heard | None, ctx: AdapterContext
+    ) -> tuple[Turn, str | None]:
+        """The turn in an answer, and the endpoint's id of the session."""
+        mapped = self._options.response
         if heard is not None:
-            return await listen(response, heard, ctx, text=(self._options.response.events or NO_EVENTS).data == "text")
-        if self._options.response.body == "json":
-            return await read_json(response)
-        await response.aread()
-        return response.text
+            await listen(response, heard, ctx, text=(mapped.events or NO_EVENTS).data == "text")
+            return heard.turn(), heard.session()
+        if mapped.body == "json":
+            document = await read_json(response)
+        else:
+            await response.aread()
+            document = response.text
+        return read_answer(document, mapped, self._pending), session_id(document, mapped)
 
 
 class HttpFactory:
@@ -242,6 +245,12 @@ class HttpFactory:
 
 
 factory = HttpFactory()
+
+
+def _used(answer: tuple[Turn, str | None]) -> Usage | None:
+    """What an answer used, for whoever rations calls; None when it does not say."""
+    usage = answer[0].usage
+    return None if usage is None or usage.unknown_calls else usage
 
 
 def _headers(templates: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, str]:

@@ -25,9 +25,10 @@ from evalfleet.model.events import (
     Thinking,
     Unrecognised,
 )
+from evalfleet.model.model_call import CallFate
 from evalfleet.model.turn import InputFile, InputResponse, Turn, TurnInput, TurnStatus
 from evalfleet.model.usage import Usage
-from evalfleet.testing.adapter_context import FakeContext
+from evalfleet.testing.adapter_context import FakeContext, FakeModelCalls
 from evalfleet.testing.http_endpoint import HttpEndpoint, Reply, json_reply
 from evalfleet_adapters.http import HttpAdapter, HttpOptions
 from evalfleet_adapters.http_mapping import ResponseMapping
@@ -418,3 +419,21 @@ async def test_answers_need_a_place_in_the_request_of_a_chat() -> None:
         with pytest.raises(SendFailure, match="no \\$\\{responses\\}"):
             await say(adapter, given)
     assert endpoint.requests == []
+
+
+@pytest.mark.parametrize(
+    ("response", "reply", "used"),
+    [
+        (OWN, Reply(headers=EVENT_STREAM, body=recorded("generic")), Usage(input_tokens=120, output_tokens=40)),
+        ({"reply": "r", "usage": {"input_tokens": "in"}}, json_reply({"r": "x", "in": 3}), Usage(input_tokens=3)),
+        ({"reply": "r", "usage": {"input_tokens": "in"}}, json_reply({"r": "x"}), None),
+        ({"reply": "r"}, json_reply({"r": "x"}), None),
+    ],
+    ids=["stream", "json", "not-told", "not-mapped"],
+)
+async def test_who_rations_calls_is_told_what_an_answer_used(response: Any, reply: Reply, used: Usage | None) -> None:
+    ctx, calls = FakeContext(), FakeModelCalls()
+    ctx.calls = calls
+    async with serving([reply], response) as (adapter, _):
+        await say(adapter, "x", ctx=ctx)
+    assert [end and (end.fate, end.usage) for _, end in calls.made] == [(CallFate.ANSWERED, used)]
