@@ -81,6 +81,7 @@ class Waits:
         self._busy = busy
         self._cleared = cleared
         self._parked = False
+        self._going = 0
         self._open: set[_Open] = set()
 
     @property
@@ -114,10 +115,18 @@ class Waits:
             timer = loop.call_later(PARKS_AFTER, park)
             self._park()
 
+        going = False
+
+        def ready() -> bool:
+            nonlocal going
+            going = self._has_lane()
+            self._going += going
+            return going
+
         timer = loop.call_later(PARKS_AFTER, park)
         admitted: AdmittedCall | None = None
         try:
-            admitted = await governor.admit(call, self._has_lane)
+            admitted = await governor.admit(call, ready)
             await self._cleared()
             return admitted
         except BaseException:
@@ -126,6 +135,7 @@ class Waits:
             raise
         finally:
             timer.cancel()
+            self._going -= going
             self._end(line)
 
     def _begin(self, line: Stopwatch | None) -> None:
@@ -147,7 +157,8 @@ class Waits:
                 self.lane.waiting(begun=False)
 
     def _park(self) -> None:
-        if self.lane is not None and not self._parked and self.watch.waiting >= self._busy():
+        # one that has been told to go on has its lane, though it has not come so far yet
+        if self.lane is not None and not (self._parked or self._going) and self.watch.waiting >= self._busy():
             self._parked = self.lane.leave()
 
     def _has_lane(self) -> bool:

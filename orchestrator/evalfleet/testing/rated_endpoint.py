@@ -2,7 +2,7 @@
 
 OPTIONS is a JSON object with the fields of `ProviderRate`. The first line of standard output is the port. Chat
 completions that exceed the rate are answered with 429; `GET /tally` gives the `Tally` as JSON, `POST /storm` with
-`{"seconds": …, "retry_after": …}` begins a time in which every call is refused.
+`{"seconds": …, "calls": …, "retry_after": …}` has every call refused for that time, or that many.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RatedProvider:
         self._recent: deque[float] = deque()
         self._under_way = 0
         self._began: float | None = None
-        self._storm: tuple[float, float | None] = (0.0, None)
+        self._storm: tuple[float, int, float | None] = (0.0, 0, None)
         self.tally = Tally()
 
     async def answer(self, request: Request) -> Reply:
@@ -61,7 +61,8 @@ class RatedProvider:
         if request.target == "/tally":
             return json_reply(asdict(self.tally))
         if request.target == "/storm":
-            self._storm = (now + request.json["seconds"], request.json["retry_after"])
+            told = request.json
+            self._storm = (now + told["seconds"], told["calls"], told["retry_after"])
             return json_reply({})
         refused = self._refused(now)
         self._count(now, refused=refused is not None)
@@ -79,8 +80,9 @@ class RatedProvider:
         return json_reply(_completion(), headers=self._headers(now))
 
     def _refused(self, now: float) -> Reply | None:
-        until, retry_after = self._storm
-        if now < until:
+        until, calls, retry_after = self._storm
+        if now < until or calls > 0:
+            self._storm = (until, calls - 1, retry_after)
             return self._refusal(now, retry_after)
         while self._recent and now - self._recent[0] >= self._rate.minute:
             self._recent.popleft()

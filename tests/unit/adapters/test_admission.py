@@ -65,3 +65,20 @@ async def test_what_is_not_admitted_is_not_sent() -> None:
         with pytest.raises(AttemptFailure):
             await session.send(TurnInput("hello"), ctx)
         assert model.requests == []
+
+
+async def test_behind_a_governor_a_refused_call_is_admitted_again_at_once_and_no_more_often_than_before() -> None:
+    """How long to wait is the governor's affair, so that nobody waits for it twice, or holds a lane for it."""
+    busy = Reply(status=429, headers={"retry-after": "600", "x-ratelimit-remaining-requests": "0"}, body=b"{}")
+    async with serving([busy] * 5, max_retries=2) as (adapter, model):
+        ctx = FakeContext(limit=5.0)
+        calls = FakeModelCalls()
+        calls.governed, ctx.calls = True, calls
+        session = await adapter.open(ctx)
+        with pytest.raises(SendFailure) as failed:
+            await session.send(TurnInput("hello"), ctx)
+        assert (failed.value.code, failed.value.retry_after) == ("RATE_LIMITED", 600.0)
+        assert len(model.requests) == 3
+    for _, end in calls.made:
+        assert end is not None and end.reading is not None
+        assert (end.fate, end.retry_after, end.reading.requests_left) == (CallFate.THROTTLED, 600.0, 0.0)

@@ -159,6 +159,7 @@ def test_set_changes_limits_and_sampling(tmp_path: Path) -> None:
         ("limits.concurency", "7", "UNKNOWN_KEY", "limits.concurency"),
         ("limits.concurrency", "many", "INVALID_VALUE", "limits.concurrency"),
         ("budget.usd", "7", "NOT_SUPPORTED", "budget.usd"),
+        ("rate.openai:m.concurrency", "0", "INVALID_VALUE", "rate.openai:m.concurrency"),
         ("stop.early_exit", "true", "NOT_SUPPORTED", "stop.early_exit"),
     ],
 )

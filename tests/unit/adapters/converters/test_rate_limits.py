@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalfleet_adapters.converters.rate_limits import HORIZON, reset_in, retry_after, wait_asked
+from evalfleet.model.model_call import RateReading
+from evalfleet_adapters.converters.rate_limits import HORIZON, rate_reading, reset_in, retry_after, wait_asked
 
 RL_01 = datetime(2026, 1, 15, 10, 30, tzinfo=UTC).timestamp()
 RL_02 = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
@@ -90,6 +91,55 @@ def test_the_wait_asked_prefers_retry_after_and_then_what_is_exhausted(
     headers: dict[str, str], seconds: float | None
 ) -> None:
     assert wait_asked(headers, RL_02) == seconds
+
+
+OPENAI = {
+    "x-ratelimit-limit-requests": "3000",
+    "x-ratelimit-remaining-requests": "2999",
+    "x-ratelimit-reset-requests": "20ms",
+    "x-ratelimit-limit-tokens": "2000000",
+    "x-ratelimit-remaining-tokens": "1999000",
+    "x-ratelimit-reset-tokens": "30ms",
+}
+ANTHROPIC = {
+    "anthropic-ratelimit-requests-limit": "50",
+    "anthropic-ratelimit-requests-remaining": "0",
+    "anthropic-ratelimit-requests-reset": "2026-01-01T00:00:07Z",
+    "anthropic-ratelimit-input-tokens-limit": "40000",
+    "anthropic-ratelimit-input-tokens-remaining": "39000",
+    "anthropic-ratelimit-input-tokens-reset": "2026-01-01T00:00:02Z",
+}
+
+
+@pytest.mark.parametrize(
+    ("headers", "requests", "tokens"),
+    [
+        (OPENAI, (3000.0, 2999.0, 0.02), (2_000_000.0, 1_999_000.0, 0.03)),
+        (ANTHROPIC, (50.0, 0.0, 7.0), (40_000.0, 39_000.0, 2.0)),
+        # of a day, as its reset shows: only what is left counts
+        ({**OPENAI, "x-ratelimit-reset-requests": "8h"}, (None, 2999.0, 28_800.0), (2_000_000.0, 1_999_000.0, 0.03)),
+        # of a window that nobody names
+        ({"x-ratelimit-limit": "100", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "9"}, (None, 0.0, 9.0), None),
+        ({"ratelimit-limit": "100", "ratelimit-remaining": "3"}, (None, 3.0, None), None),
+        ({"x-ratelimit-limit-requests": "0", "x-ratelimit-remaining-requests": "5"}, (None, 5.0, None), None),
+        ({"x-ratelimit-limit-requests": "many", "x-ratelimit-remaining-requests": "-1"}, None, None),
+        ({"x-ratelimit-reset-requests": "1s"}, None, None),
+        ({}, None, None),
+    ],
+)
+def test_what_headers_say_of_the_limits(
+    headers: dict[str, str], requests: tuple[float | None, ...] | None, tokens: tuple[float | None, ...] | None
+) -> None:
+    names = ("per_minute", "left", "reset")
+    said = {f"requests_{name}": value for name, value in zip(names, requests or (), strict=False)}
+    said |= {f"tokens_{name}": value for name, value in zip(names, tokens or (), strict=False)}
+    assert rate_reading(headers, RL_02) == (RateReading(**said) if said else None)
+
+
+@given(st.dictionaries(st.sampled_from(sorted({*OPENAI, *ANTHROPIC, "ratelimit-limit"})), st.text()))
+def test_no_headers_of_a_rate_raise(headers: dict[str, str]) -> None:
+    reading = rate_reading(headers, RL_02)
+    assert reading is None or (reading.requests_reset or 0.0) >= 0
 
 
 @given(st.text(), st.floats(0, 4e9))
