@@ -96,7 +96,8 @@ DIALECTS = {
         groups=("info", "--format", "{{.CgroupDriver}}"),
     ),
     "podman": Dialect(
-        remove=("rm", "--force", "--volumes", "--time", "0"),
+        # without `--ignore` it removes none when one of them is gone, and says that all is well
+        remove=("rm", "--force", "--volumes", "--time", "0", "--ignore"),
         folder="--volume",
         copy=("cp", "--archive=false"),
         groups=None,

@@ -27,6 +27,11 @@ echo "evalfleet-tester:x:$user:$user::$folder/home:/bin/sh" >>"$folder/etc/passw
 echo "evalfleet-tester:x:$user:" >>"$folder/etc/group"
 for kind in subuid subgid; do echo "evalfleet-tester:7000000:65536" >"$folder/etc/$kind"; done
 for file in passwd group subuid subgid; do mount --bind "$folder/etc/$file" "/etc/$file"; done
+# networks of rootless containers are made of it, and it is not everywhere for everybody
+if [ -c /dev/net/tun ]; then
+    mknod -m 666 "$folder/tun" c 10 200
+    mount --bind "$folder/tun" /dev/net/tun
+fi
 # an interpreter that lies in a home which nobody else may look into
 python=$(readlink -f .venv/bin/python)
 if [ "${python#"$home"/}" != "$python" ]; then

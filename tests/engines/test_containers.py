@@ -125,6 +125,8 @@ async def test_a_container_that_somebody_removed_is_lost(engine: str, tmp_path: 
                 await use
             assert caught.value.code == "SANDBOX_LOST"
         assert (await neighbour.run(Command(argv=("echo", "well")))).text == "well\n"
+    async with provider_of(engine, tmp_path) as provider:
+        assert await provider.found() == [], "what is closed together with one that is gone stays"
 
 
 async def test_containers_of_others_are_neither_found_nor_removed(engine: str, tmp_path: Path) -> None:
@@ -205,6 +207,8 @@ async def test_a_process_killed_for_memory_is_counted(engine: str, tmp_path: Pat
     async with provider_of(engine, tmp_path) as provider:
         spec = SandboxSpec(image=IMAGE, resources=Resources(memory=64 << 20))
         sandbox = await provider.create(spec, "mine")
+        if any("resources.memory" in notice for notice in sandbox.notices):
+            pytest.skip(f"not enforced here: {sandbox.notices}")
         assert sandbox.notices == ()
         result = await sandbox.run(Command(argv=("dd", "if=/dev/zero", "of=/dev/null", "bs=400M", "count=1")))
         assert (result.signal, result.oom_kills) == (signal.SIGKILL, 1)
