@@ -33,7 +33,7 @@ async def within_deadline(ctx: AdapterContext) -> AsyncGenerator[None, None]:
         if left is not None and left > _SLACK:  # it moves while a model call waits for its rate
             timer = loop.call_later(max(left, _LOOK_AGAIN), expire)
         else:
-            scope.reschedule(loop.time())
+            scope.reschedule(0.0)  # long over: at once
 
     try:
         async with scope:

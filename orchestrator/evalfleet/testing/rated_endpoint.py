@@ -14,6 +14,7 @@ from collections import deque
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from evalfleet.clock import SystemClock
 from evalfleet.testing.http_endpoint import HttpEndpoint, Reply, Request, json_reply
 
 
@@ -49,6 +50,7 @@ class RatedProvider:
 
     def __init__(self, rate: ProviderRate) -> None:
         self._rate = rate
+        self._clock = SystemClock()
         self._recent: deque[float] = deque()
         self._under_way = 0
         self._began: float | None = None
@@ -57,7 +59,7 @@ class RatedProvider:
 
     async def answer(self, request: Request) -> Reply:
         """The reply to one request."""
-        now = asyncio.get_running_loop().time()
+        now = self._clock.monotonic()
         if request.target == "/tally":
             return json_reply(asdict(self.tally))
         if request.target == "/storm":
@@ -74,7 +76,7 @@ class RatedProvider:
         self._under_way += 1
         self.tally.most = max(self.tally.most, self._under_way)
         try:
-            await asyncio.sleep(self._rate.seconds)
+            await self._clock.sleep(self._rate.seconds)
         finally:
             self._under_way -= 1
         return json_reply(_completion(), headers=self._headers(now))

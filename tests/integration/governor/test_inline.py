@@ -5,11 +5,13 @@ Rates are low, since a shared machine may be slow: nothing here depends on how f
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 import evalfleet
+from evalfleet.api.capacity import CapacityUse, capacity
 from evalfleet.model.verdict import RunStatus
 from tests.integration.governor.providers import project, provider
 
@@ -94,3 +96,21 @@ async def test_who_waits_for_a_rate_holds_no_lane(tmp_path: Path) -> None:
     after = [arm for arm in began if began[arm] > began["a"]]
     assert after, "none came after it"
     assert all(ended[arm] < ended["a"] for arm in after)
+
+
+async def test_capacity_shows_a_run_under_way(tmp_path: Path) -> None:
+    """As its coordinator wrote it into the record store, which is read from anywhere."""
+    with provider(concurrency=8, seconds=1.0) as model:
+        more = "rate: {'openai:m': {concurrency: 2, requests_per_minute: 3000}}\nlimits: {concurrency: 5}\n"
+        running = asyncio.create_task(evalfleet.run(project(tmp_path / "p", model.url, 12, more)))
+        found: list[CapacityUse] = []
+        while not running.done() and not any(each.use.calls_per_minute for each in found):
+            found = list(await capacity())
+            await asyncio.sleep(0.3)
+        with await running as run:
+            assert run.status is RunStatus.COMPLETED
+        assert await capacity() == []
+    (use,) = found
+    assert (use.name, use.use.name, use.use.concurrency, use.use.requests_limit) == ("rated", "openai:m", 2, 3000.0)
+    assert use.use.in_flight <= 2 and use.use.waiting >= 1
+    assert use.use.account.startswith("127.0.0.1:") and "/k/" not in use.use.account
