@@ -12,9 +12,11 @@ import pytest
 from evalfleet.errors import JudgeFailure
 from evalfleet.grading.judge_client import CALLS_AT_ONCE, LARGEST_BODY
 from evalfleet.model.judge import CALL_FAILED, INVALID_RESPONSE, JudgeMessage, JudgeReply, JudgeRequest
+from evalfleet.model.model_call import CallEnd, CallFate
 from evalfleet.model.usage import Usage
 from evalfleet.plugins import judge_model
 from evalfleet.ports import JudgeModel
+from evalfleet.testing.adapter_context import FakeModelCalls
 from evalfleet.testing.fakes import FakeClock, FixedRandom
 from evalfleet.testing.http_endpoint import HttpEndpoint, Reply, Request, json_reply
 from evalfleet.testing.model_endpoint import ModelEndpoint, completion
@@ -315,3 +317,30 @@ async def test_credentials_of_the_url_are_sent_and_not_shown(judge: JudgeModel) 
         place = model.url.removeprefix("http://")
     assert model.requests[0].headers["authorization"].startswith("Basic ")
     assert str(failure) == f"grader-1 at {place}, 1 try: HTTP 401: not now"
+
+
+# --- rates ----------------------------------------------------------------------------------------------------
+
+
+async def test_each_request_is_admitted_and_a_refused_one_is_not_waited_for_twice(
+    judge: JudgeModel, clock: FakeClock
+) -> None:
+    """Behind a governor, which waits as long as the server asks; before one, the call itself waits."""
+    replies = [refusing(429, retry_after="50"), json_reply(completion("fine"))]
+    for governed, waited in ((True, 0.0), (False, 50.0)):
+        answers = iter(replies)
+        began = clock.monotonic()
+        async with HttpEndpoint(lambda _, answers=answers: next(answers)) as endpoint:
+            calls = FakeModelCalls()
+            calls.governed = governed
+            await judge.ask(asking(f"{endpoint.url}/v1", key_name="KEY", max_tokens=9), KEY, calls)
+        assert clock.monotonic() - began == waited
+        (first, refused), (_, answered) = calls.made
+        assert (first.judging, first.account.key, first.account.model, first.output_limit) == (
+            True,
+            "KEY",
+            "grader-1",
+            9,
+        )
+        assert refused == CallEnd(fate=CallFate.THROTTLED, retry_after=50.0)
+        assert answered == CallEnd(fate=CallFate.ANSWERED, usage=USAGE)
