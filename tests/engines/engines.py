@@ -64,7 +64,7 @@ def docker(folder: Path, *, elsewhere: bool = False) -> Generator[dict[str, str]
         yield {**environment, "EVALFLEET_CONTAINER_ENGINE": "docker"}
     finally:
         if process_alive(pid):
-            os.kill(pid, 15)
+            os.kill(pid, 9 if elsewhere else 15)  # its namespaces go with it; what made them passes nothing else on
         end = time.monotonic() + _STOP_SECONDS
         while process_alive(pid) and time.monotonic() < end:
             time.sleep(0.1)
