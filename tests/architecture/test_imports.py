@@ -26,6 +26,7 @@ HOMES = {
     "click": (f"{ENGINE}/cli/*",),
     "rich": (f"{ENGINE}/cli/*",),
     "opentelemetry": (f"{ENGINE}/telemetry/*",),
+    "google.protobuf": (f"{ENGINE}/telemetry/*",),
     "starlette": (f"{ENGINE}/view/*", f"{ENGINE}/gateway/*"),
     "uvicorn": (f"{ENGINE}/view/*", f"{ENGINE}/gateway/*"),
     "h11": (f"{ENGINE}/gateway/*",),
@@ -82,6 +83,7 @@ PURE = (
         f"{ENGINE}/governor/{name}.py"
         for name in ("buckets", "limiter", "messages", "ration", "sharing", "state", "wire", "window")
     ),
+    *(f"{ENGINE}/telemetry/{name}.py" for name in ("bodies", "decoded", "genai", "json_body", "protobuf")),
     *(f"{ENGINE}/taskpacks/{name}.py" for name in PACKED),
     "adapters/evalfleet_adapters/converters/*",
 )
