@@ -53,14 +53,14 @@ class LineContext:
     stands: the line's number, the turn's index in it, its number in the attempt.
     """
 
-    __slots__ = ("_state", "calls", "place", "session", "turn_ends_at", "wait")
+    __slots__ = ("_calls", "_state", "place", "session", "turn_ends_at", "wait")
 
     def __init__(self, state: AttemptState) -> None:
         self._state = state
         self.session = LineState()
         self.turn_ends_at: float | None = None
-        self.wait = Stopwatch()
-        self.calls: ModelCalls = state.gates(self.wait)
+        self.wait: Stopwatch | None = None
+        self._calls: ModelCalls | None = None
         self.place: tuple[int, int, int] = (0, 0, 0)
 
     @property
@@ -77,7 +77,18 @@ class LineContext:
         if self.turn_ends_at is None:
             return None
         now = self.clock.monotonic()
-        return max(0.0, self.turn_ends_at + self.wait.seconds(now) - now)
+        return max(0.0, self.turn_ends_at + self.waited(now) - now)
+
+    def waited(self, now: float) -> float:
+        """Seconds that the send's model calls have waited until `now`."""
+        return 0.0 if self.wait is None else self.wait.seconds(now)
+
+    @property
+    def calls(self) -> ModelCalls:
+        if self._calls is None:
+            self.wait = Stopwatch()
+            self._calls = self._state.gates(self.wait)
+        return self._calls
 
     @property
     def is_due(self) -> bool:

@@ -224,7 +224,6 @@ class _Attempt:
         state.on_stuck = self._stuck
         state.on_lost = self._break_off
         state.control = control
-        state.waits.lane = control.lane
         control.listen(self._cancelled)
         if control.reason is not None:
             self._cancelled()
@@ -232,10 +231,10 @@ class _Attempt:
             self._round += 1
             self._read_end(await self._watch.run(self._drive(self._round), self._lane_cancelled))
         self._watch.stop()
-        state.waits.close()
+        state.end_calls()
         control.listen(None)
         control.stage = Stage.SEALED
-        evidence = seal(self._ledger, control, clock.monotonic() - began - state.waits.seconds)
+        evidence = seal(self._ledger, control, clock.monotonic() - began - state.waited)
         if self._watch.cancelled:
             raise asyncio.CancelledError
         return evidence
@@ -253,7 +252,7 @@ class _Attempt:
                 watch.arm(state.remaining(), self._expired)
             else:
                 self._limit = step.limit(self._ledger)
-                self._ends_at = state.services.clock.monotonic() + self._limit - state.waits.seconds
+                self._ends_at = state.services.clock.monotonic() + self._limit - state.waited
                 watch.arm(self._limit, self._expired)
             self._step = step
             control.stage = step.stage
@@ -301,11 +300,11 @@ class _Attempt:
     def _left(self, step: _Step) -> float:
         """Seconds until the step under way has taken too long, but for what it waited; 0 when it waited for nothing."""
         state = self._state
-        if state.waits.seconds == 0.0:
+        if state.waited == 0.0:
             return 0.0
         if step.limit is None:
             return state.remaining() or 0.0
-        return self._ends_at + state.waits.seconds - state.services.clock.monotonic()
+        return self._ends_at + state.waited - state.services.clock.monotonic()
 
     def _cancelled(self) -> None:
         """The worker cancelled the attempt; cleaning up goes on all the same."""

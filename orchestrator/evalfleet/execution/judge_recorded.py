@@ -30,7 +30,7 @@ async def judge_recorded(
         row if (asked := questions.get(row.index)) is None else await _answered(row, asked, state)
         for row in recorded.assertions
     ]
-    state.waits.close()
+    state.end_calls()
     control = AttemptControl()
     control.started_at = recorded.summary.started_at
     found = concluded(state, control, tuple(rows), recorded.summary.duration)

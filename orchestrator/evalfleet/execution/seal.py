@@ -104,7 +104,7 @@ def _summary(
 ) -> AttemptSummary:
     job = state.job
     outcome, judgement, extra = _judged(state, rows)
-    if waited := state.waits.seconds:
+    if waited := state.waited:
         extra = {**extra, "waited": waited}
     usage = total_usage(turns)
     return AttemptSummary(

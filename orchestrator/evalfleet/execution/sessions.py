@@ -99,7 +99,8 @@ class SessionLine:
         task = asyncio.current_task()
         cancels = 0 if task is None else task.cancelling()
         flight = _Flight(self._state.next_sequence(), given, clock.wall(), clock.monotonic(), task, cancels)
-        self._context.wait.reset()
+        if self._context.wait is not None:
+            self._context.wait.reset()
         self._flight = flight
         self._context.place = (self.number, len(self.turns), flight.sequence)
         watch = self._watch(flight)
@@ -214,7 +215,7 @@ class SessionLine:
     def _record(self, flight: _Flight, turn: Turn, coverage: Coverage, failure: str | None) -> TurnRecord:
         self._flight = None
         now = self._state.services.clock.monotonic()
-        waited = self._context.wait.seconds(now)
+        waited = self._context.waited(now)
         record = TurnRecord(
             session=self.number,
             index=len(self.turns),

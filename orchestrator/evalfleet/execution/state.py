@@ -91,8 +91,7 @@ class AttemptState:
         self.on_stuck: Callable[[AttemptFailure], None] | None = None
         self.on_lost: Callable[[AttemptFailure], None] | None = None
         self.control: AttemptControl | None = None
-        self.waits = Waits(services.clock, services.governor, self._sends_under_way, self.clearance)
-        self.calls = self.gates()
+        self._waits: Waits | None = None
         self._sends = 0
         self._rejected = 0
         self._promised: list[tuple[Coroutine[Any, Any, Any], Place]] = []
@@ -104,7 +103,26 @@ class AttemptState:
 
     def gates(self, line: Stopwatch | None = None) -> ModelCalls:
         """What the attempt's model calls pass, or those of one of its lines, which waits by a watch of its own."""
-        return GatedCalls((None if self.waits.governor is None else WaitingCalls(self.waits, line),))
+        governor = self.services.governor
+        if governor is not None and self._waits is None:  # most attempts make no calls of ours
+            self._waits = Waits(self.services.clock, governor, self._sends_under_way, self.clearance)
+            self._waits.lane = None if self.control is None else self.control.lane
+        return GatedCalls((None if self._waits is None else WaitingCalls(self._waits, line),))
+
+    @property
+    def calls(self) -> ModelCalls:
+        """What admits the model calls of the attempt that are no line's."""
+        return self.gates()
+
+    @property
+    def waited(self) -> float:
+        """Seconds that model calls have waited until now, which count for no deadline and no duration."""
+        return 0.0 if self._waits is None else self._waits.seconds
+
+    def end_calls(self) -> None:
+        """End all model calls whose end nobody told."""
+        if self._waits is not None:
+            self._waits.close()
 
     def _sends_under_way(self) -> int:
         return sum(line.in_flight for line in self.lines)
@@ -210,7 +228,7 @@ class AttemptState:
         """Seconds until the attempt's deadline, never below 0; None without one. What model calls wait moves it."""
         if self.deadline_at is None:
             return None
-        return max(0.0, self.deadline_at + self.waits.seconds - self.services.clock.monotonic())
+        return max(0.0, self.deadline_at + self.waited - self.services.clock.monotonic())
 
     @property
     def is_due(self) -> bool:

@@ -70,13 +70,13 @@ class Waits:
     def __init__(
         self,
         clock: Clock,
-        governor: Governor | None,
+        governor: Governor,
         busy: Callable[[], int],
         cleared: Callable[[], Awaitable[None]],
     ) -> None:
         self.watch = Stopwatch()
         self.lane: Lane | None = None
-        self.governor = governor
+        self._governor = governor
         self._clock = clock
         self._busy = busy
         self._cleared = cleared
@@ -92,10 +92,9 @@ class Waits:
 
     async def admitted(self, call: ModelCall, line: Stopwatch | None) -> AdmittedCall:
         """The call, once it may be made."""
-        assert self.governor is not None
-        admitted = self.governor.at_once(call)
+        admitted = self._governor.at_once(call)
         if admitted is None:
-            admitted = await self._waited(self.governor, call, line)
+            admitted = await self._waited(call, line)
         open_ = _Open(self._open, admitted)
         self._open.add(open_)
         return open_
@@ -106,7 +105,7 @@ class Waits:
         for open_ in list(self._open):
             open_.end(_BROKEN_OFF)
 
-    async def _waited(self, governor: Governor, call: ModelCall, line: Stopwatch | None) -> AdmittedCall:
+    async def _waited(self, call: ModelCall, line: Stopwatch | None) -> AdmittedCall:
         loop = asyncio.get_running_loop()
         self._begin(line)
 
@@ -126,7 +125,7 @@ class Waits:
         timer = loop.call_later(PARKS_AFTER, park)
         admitted: AdmittedCall | None = None
         try:
-            admitted = await governor.admit(call, ready)
+            admitted = await self._governor.admit(call, ready)
             await self._cleared()
             return admitted
         except BaseException:

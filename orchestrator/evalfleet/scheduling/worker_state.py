@@ -114,10 +114,8 @@ class WorkerState:
         self.sent_at = now
         self.told = len(self.made)
         carried: list[SealedAttempt] = []
-        held = [
-            self._waiting(attempt, case, now) if attempt in self.waits else LiveAttempt(attempt, case)
-            for attempt, case in self.live.items()
-        ]
+        held = [LiveAttempt(attempt, case) for attempt, case in self.live.items() if attempt not in self.waits]
+        held += [self._waiting(attempt, self.live[attempt], now) for attempt in self.waits]
         size = 0
         for seal in self.sealed.values():
             size += seal.rows.size

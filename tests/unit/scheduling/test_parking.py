@@ -52,17 +52,17 @@ def test_a_grant_whose_lane_was_taken_back_meanwhile_is_parked_until_one_is_free
     assert state.unpark(1)
     state.receive(asked.seq, ExchangeReply(1, grants=_grants(2)), 1.0)
     assert state.parked == {2}
-    assert state.request(3.0).live == (LiveAttempt(1, 1), LiveAttempt(2, 2, 2.0, waiting=True, parked=True))
+    assert set(state.request(3.0).live) == {LiveAttempt(1, 1), LiveAttempt(2, 2, 2.0, waiting=True, parked=True)}
 
 
 def test_what_was_waited_adds_up_and_is_told() -> None:
     state = holding(2, 1, 2)
     state.begin_wait(1, 10.0)
-    assert state.request(12.0).live == (LiveAttempt(1, 1, 2.0, waiting=True), LiveAttempt(2, 2))
+    assert set(state.request(12.0).live) == {LiveAttempt(1, 1, 2.0, waiting=True), LiveAttempt(2, 2)}
     state.end_wait(1, 13.0)
     state.begin_wait(1, 20.0)
     state.park(1)
-    assert state.request(21.0).live[0] == LiveAttempt(1, 1, 4.0, waiting=True, parked=True)
+    assert LiveAttempt(1, 1, 4.0, waiting=True, parked=True) in state.request(21.0).live
     state.seal(seal(1, 1))
     assert (state.waits, state.parked, state.free_lanes) == ({}, set(), 0)
 
