@@ -5,7 +5,7 @@ SOURCES := orchestrator/evalfleet adapters/evalfleet_adapters sandboxes/evalflee
 JOBS ?= 2
 PYTEST = $(PY) -m pytest -q -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help setup quickstart lint check test test-engines test-rootless test-k8s test-all soak drill bench lock clean
+.PHONY: help setup quickstart lint check test test-engines test-rootless test-k8s test-agents test-all soak drill bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -32,13 +32,17 @@ check: lint ## what to run before each commit: lint, house rules, unit tests
 # more than there are cores: half of what these take is waiting
 test: JOBS = 4
 test: setup ## every test but the soak tests; ends with the seconds spent in each directory
-	$(PYTEST) -m "not soak and not engine"
+	$(PYTEST) -m "not soak and not engine and not agents"
 
 test-engines: setup ## the sandbox `container`, on a docker and a podman that are started here (needs root)
 	$(PY) -m pytest -q -rs -n 0 -m engine tests/engines
 
 test-rootless: setup ## the same on podman as an ordinary user, which root becomes for it
 	tests/engines/as_user.sh $(PY) -m pytest -q -rs -n 0 -p no:cacheprovider -m engine tests/engines
+
+test-agents: setup ## the adapter `cli` with the real coding agents, which npm installs into .venv/agents
+	tests/agents/install.sh .venv/agents
+	$(PY) -m pytest -q -rs -n 0 -m agents tests/agents
 
 soak: setup ## the long tests only
 	$(PYTEST) -m soak --timeout 1800
@@ -49,7 +53,7 @@ drill: setup ## kill processes of real runs and print what came of it, a line ea
 test-k8s: setup ## the sandbox `kubernetes`, on a one-node cluster that is started here (tests/kubernetes)
 	tests/kubernetes/cluster.sh run $(PYTEST) --timeout 300 tests/kubernetes
 
-test-all: test test-engines test-rootless soak ## every test there is
+test-all: test test-engines test-rootless test-agents soak ## every test there is
 
 bench: setup ## measure the harness against its peers
 	$(PY) -m bench

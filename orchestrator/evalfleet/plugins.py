@@ -15,8 +15,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from evalfleet.errors import ConfigurationError, InfrastructureError, describe
-from evalfleet.ports import AdapterFactory, Clock, JudgeModel, Random
-from evalfleet.sandbox_ports import Gateway, SandboxFactory
+from evalfleet.model.model_route import ModelUpstream
+from evalfleet.ports import AdapterFactory, Clock, JudgeModel, ModelDesk, Random
+from evalfleet.sandbox_ports import App, Gateway, SandboxFactory
 
 if TYPE_CHECKING:
     from evalfleet.store.judge_cache import PostgresJudgeCache
@@ -149,6 +150,11 @@ def gateway_room(random: Random) -> Gateway:
     """The gateway of this process, whose server only attempts that reach something pay for."""
     module = importlib.import_module("evalfleet.gateway.listener")
     return cast(Gateway, module.GatewayRoom(random))
+
+
+def model_route() -> Callable[[ModelUpstream, ModelDesk], App]:
+    """What makes the route of an attempt's model: only attempts that ask one pay for it."""
+    return importlib.import_module("evalfleet.gateway.model_route").ModelRoute
 
 
 def judge_stores() -> tuple[type[PostgresJudgeCache], type[Recordings]]:

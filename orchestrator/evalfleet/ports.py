@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
+from evalfleet.errors import AttemptFailure
 from evalfleet.model.coverage import Coverage
 from evalfleet.model.judge import JudgeReply, JudgeRequest
 from evalfleet.model.model_call import CallEnd, ModelCall
+from evalfleet.model.model_route import ModelUpstream
 from evalfleet.model.record import Claim, CommitBatch, Committed, PendingCase
 from evalfleet.model.turn import Turn, TurnInput
 from evalfleet.sandbox_ports import Sandbox
@@ -200,6 +202,29 @@ class Resumes(Protocol):
     async def reopen(self, state: Mapping[str, Any], ctx: AdapterContext) -> Session:
         """The session whose last turn left `state` as its `session_state`."""
         ...
+
+
+@runtime_checkable
+class AsksByGateway(Protocol):
+    """What an adapter has beside `Adapter` when its agent, in a sandbox, asks its model by the gateway."""
+
+    @property
+    def upstream(self) -> ModelUpstream:
+        """Where the route `/model/<arm>` leads."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelDesk:
+    """What the route of an attempt's model has of its attempt.
+
+    `note` keeps a diagnostic; `fail` is told why a call may never be made, which fails the attempt.
+    """
+
+    secrets: Secrets
+    calls: ModelCalls
+    note: Callable[[str], None]
+    fail: Callable[[AttemptFailure], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

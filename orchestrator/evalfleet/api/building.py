@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from evalfleet.api.backends import Backends
 from evalfleet.api.blueprint import RunBlueprint
-from evalfleet.api.gateways import GatewayOnDemand
+from evalfleet.api.gateways import GatewayOnDemand, model_app
 from evalfleet.api.lanes import IsolatedAttempt, LaneAttempt
 from evalfleet.api.models import ModelOnDemand
 from evalfleet.api.workdirs import git_tool
@@ -192,6 +192,7 @@ def _services(
         price=prices,
         judging=judging,
         gateway=GatewayOnDemand(SystemRandom()),
+        model_app=model_app,
         models=ModelOnDemand(clock, SystemRandom()),
     )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any
 
-from evalfleet.plugins import gateway_room
-from evalfleet.ports import Random
-from evalfleet.sandbox_ports import Gateway, Listening, OpenGateway, Routes
+from evalfleet.model.model_route import ModelUpstream
+from evalfleet.plugins import gateway_room, model_route
+from evalfleet.ports import ModelDesk, Random
+from evalfleet.sandbox_ports import App, Gateway, Listening, OpenGateway, Routes
 
 
 class GatewayOnDemand:
@@ -24,3 +26,17 @@ class GatewayOnDemand:
             if self._room is None:
                 self._room = await asyncio.to_thread(gateway_room, self._random)
         return await self._room.open(sandbox, allow, routes)
+
+
+def model_app(upstream: ModelUpstream, desk: ModelDesk) -> App:
+    """The route of an attempt's model, imported beside the loop when it is first asked."""
+
+    async def app(
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
+        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    ) -> None:
+        make = await asyncio.to_thread(model_route)
+        await make(upstream, desk)(scope, receive, send)
+
+    return app

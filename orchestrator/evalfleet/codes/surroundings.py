@@ -28,6 +28,25 @@ AGENT_AND_PROVIDER = CodeTable(
         ErrorCode("STREAM_CUT", "the stream ended before the answer did"),
         ErrorCode("CONNECTION_REFUSED", "no connection could be made"),
         ErrorCode("CONNECTION_BROKEN", "the connection broke"),
+        ErrorCode(
+            "AGENT_MISSING",
+            "the program of a coding agent is not in the sandbox, or can't be started (kind `adapter`)",
+            "install it in the image or by `sandbox.setup`, as the message says, or name it in `program`",
+        ),
+        ErrorCode(
+            "AGENT_VERSION",
+            "it is another version than the arm's (kind `adapter`)",
+            "install the one that the message names, or set `version`",
+        ),
+        ErrorCode("AGENT_NOT_SET_UP", "its own files can't be written in the sandbox (kind `adapter`)"),
+        ErrorCode(
+            "AGENT_WITHOUT_GATEWAY",
+            "the sandbox has no gateway, by which it would ask its model (kind `adapter`)",
+            "use a backend that has one: `bubblewrap`, `container` or `kubernetes`",
+        ),
+        ErrorCode("AGENT_WITHOUT_MODEL", "it got no answer of its model (kind `provider`)"),
+        ErrorCode("AGENT_EXITED", "it ended before its last word, or says that it broke"),
+        ErrorCode("AGENT_OUTPUT_TOO_LARGE", "it wrote more than 64 MiB in one turn"),
         ErrorCode("SCRIPTED_FAILURE", "a scripted agent was told to fail"),
     ),
 )

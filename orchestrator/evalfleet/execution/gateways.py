@@ -2,8 +2,9 @@
 
 What the gateway serves to the attempt is its table of routes, an ASGI application by path prefix, `state.routes`:
 
-- `AttemptServices.routes` gives what the run serves to all of its attempts (`/model/<arm>`, `/v1/traces`), and
-  `api.building` puts these together: to add one, add it there;
+- `AttemptServices.routes` gives what the run serves to all of its attempts (`/v1/traces`), and `api.building` puts
+  these together: to add one, add it there;
+- `/model/<arm>` leads to the model of an agent whose adapter `AsksByGateway`, by `AttemptServices.model_app`;
 - `EvalDefinition.serves` names what the eval's body mounts when it is ready, by `mounted` (a pack: `/mcp`); until then
   the answer is 503.
 
@@ -20,6 +21,8 @@ from typing import Any
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.execution.state import AttemptState
 from evalfleet.model.definition import SandboxSpec
+from evalfleet.model.model_route import model_prefix
+from evalfleet.ports import AsksByGateway, ModelDesk
 from evalfleet.sandbox_ports import App, Listening, Opening, Reachable, SandboxProvider
 
 
@@ -33,7 +36,7 @@ def opening_of(state: AttemptState, provider: SandboxProvider, spec: SandboxSpec
     allow = () if isinstance(spec.network, str) else spec.network
     if gateway is None or job.recorded is not None:
         return None
-    state.routes = {**dict.fromkeys(job.definition.serves, _not_yet), **state.services.routes(job)}
+    state.routes = {**dict.fromkeys(job.definition.serves, _not_yet), **state.services.routes(job), **_model(state)}
     if not allow and not state.routes:
         return None
     if not isinstance(provider, Reachable):
@@ -50,6 +53,15 @@ def opening_of(state: AttemptState, provider: SandboxProvider, spec: SandboxSpec
         return opened.environment
 
     return opening
+
+
+def _model(state: AttemptState) -> dict[str, App]:
+    """The route to the model of an agent that asks it by the gateway."""
+    adapter, make = state.job.adapter, state.services.model_app
+    if make is None or not isinstance(adapter, AsksByGateway):
+        return {}
+    desk = ModelDesk(secrets=state.secrets, calls=state.calls, note=state.note, fail=state.fail)
+    return {model_prefix(state.job.arm.name): make(adapter.upstream, desk)}
 
 
 @contextmanager

@@ -17,12 +17,13 @@ from evalfleet.grading.judge_prompts import Question
 from evalfleet.model.case import Case
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
 from evalfleet.model.judge import JudgeConfig
+from evalfleet.model.model_route import ModelUpstream
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
-from evalfleet.ports import Adapter, ArmSettings, Clock, Governor, JudgeModel, Secrets
-from evalfleet.sandbox_ports import Gateway, Routes, SandboxLedger, SandboxProvider
+from evalfleet.ports import Adapter, ArmSettings, Clock, Governor, JudgeModel, ModelDesk, Secrets
+from evalfleet.sandbox_ports import App, Gateway, Routes, SandboxLedger, SandboxProvider
 
 if TYPE_CHECKING:
     from evalfleet.execution.judging import Judging
@@ -89,8 +90,9 @@ class AttemptServices:
     `hidden` are values that no text of an attempt shows, beside those of the secrets that it resolves.
     `judging` is None in a run that asks no judge; `git`, by which workdirs are followed, where nothing runs; without a
     `gateway` nothing leads out of a closed sandbox, and `routes` are what it serves to an attempt beside what its eval
-    mounts. Without a `governor` model calls are made as they come. `models` asks models that are neither agent nor
-    judge, as those that play users. `sandbox_ledger` is None where no sandbox is to outlive anything.
+    mounts; `model_app` makes the route of an agent's model. Without a `governor` model calls are made as they come.
+    `models` asks models that are neither agent nor judge, as those that play users. `sandbox_ledger` is None where no
+    sandbox is to outlive anything.
     """
 
     clock: Clock
@@ -102,6 +104,7 @@ class AttemptServices:
     judging: Judging | None = None
     gateway: Gateway | None = None
     routes: Callable[[AttemptJob], Routes] = no_routes
+    model_app: Callable[[ModelUpstream, ModelDesk], App] | None = None
     models: JudgeModel | None = None
     governor: Governor | None = None
     git: GitTool | None = None

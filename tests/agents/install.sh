@@ -1,0 +1,13 @@
+#!/bin/sh
+# Install the coding agents that the tests run, each into a folder of its own below $1, in the versions of adapters/.
+set -eu
+install() {
+    [ -e "$1/node_modules/.bin/$2" ] && "$1/node_modules/.bin/$2" --version | grep -qF "$4" && return
+    npm install --no-audit --no-fund --prefix "$1" "$3@$4"
+}
+version() { sed -n 's/^    version="\(.*\)",$/\1/p' "adapters/evalfleet_adapters/cli/$1.py"; }
+
+install "$1/codex" codex @openai/codex "$(version codex)"
+install "$1/claude-code" claude @anthropic-ai/claude-code "$(version claude_code)"
+# npm may be set up to run no script of a package; this one links the program
+node "$1/claude-code/node_modules/@anthropic-ai/claude-code/install.cjs"

@@ -1,0 +1,135 @@
+"""Coding agents as their registries have them, in closed sandboxes, on a scripted model of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from evalfleet.testing.http_endpoint import Request
+from evalfleet.testing.model_endpoint import ModelEndpoint
+from evalfleet.testing.model_turn import ModelTurn, ScriptedCall, ScriptedUsage
+from evalfleet_adapters.cli.adapter import PROGRAMS
+from tests.acceptance.conftest import forks, orchestrate
+
+if TYPE_CHECKING:
+    from tests.acceptance.cli.conftest import Orchestrate
+
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(300)]
+__all__ = ["forks", "orchestrate"]
+
+#: Where `make test-agents` installs them: a folder that sandboxes on this machine see.
+TOOLS = Path(sys.prefix) / "agents"
+KEY = "sk-real-key-of-the-arm"
+EVAL = """
+from evalfleet import SandboxSpec, TrackChanges, define_eval, equals, includes
+
+SEARCH = "env; cat /proc/*/environ; grep -rl KEY /sandbox /etc"
+
+@define_eval(sandbox=SandboxSpec(backend="bubblewrap", network="none", changes=TrackChanges()))
+async def body(t):
+    first = await t.send("--help: write hello into greeting.txt")
+    first.succeeded()
+    t.check(first.reply, includes("Written."))
+    second = await t.send("What stands in it?")
+    second.succeeded()
+    t.check(second.reply, equals("It says hello."))
+    t.sandbox.file_changed("greeting.txt")
+    t.check(await t.sandbox.read_text("greeting.txt"), equals("hello"))
+    seen = await t.sandbox.run("sh", "-c", SEARCH)
+    t.check("KEY" in seen.text, equals(False)).label("no key in the sandbox")
+    t.check("EVALFLEET_GATEWAY=" in seen.text, equals(True)).label("the search found the environment")
+""".replace("KEY", KEY)
+EXPERIMENT = """
+schema_version: 1
+name: agents
+arms:
+  own: {adapter: cli, agent: AGENT, model: scripted, base_url: "URL", api_key_env: ARM_KEY, program: "PROGRAM"}
+"""
+
+
+@dataclass(frozen=True)
+class Agent:
+    """How an agent's tool is called, where its API lies below the endpoint, and where its key stands in a request."""
+
+    name: str
+    shell: Callable[[str], dict[str, Any]]
+    tool: str
+    base_url: Callable[[ModelEndpoint], str]
+    key: Callable[[Request], str]
+
+
+AGENTS = [
+    Agent(
+        "codex",
+        lambda command: {"cmd": command},
+        "exec_command",
+        lambda model: model.base_url,
+        lambda request: request.headers.get("authorization", "").removeprefix("Bearer "),
+    ),
+    Agent(
+        "claude-code",
+        lambda command: {"command": command, "description": "as asked"},
+        "Bash",
+        lambda model: model.url,
+        lambda request: request.headers.get("x-api-key", ""),
+    ),
+]
+SPENT = ScriptedUsage(input=100, output=20, cache_read=30, cache_write=7)
+
+
+@pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
+async def test_a_real_agent_edits_a_file_and_goes_on(
+    orchestrate: Orchestrate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: Agent
+) -> None:
+    program = TOOLS / agent.name / "node_modules" / ".bin" / PROGRAMS[agent.name].command
+    if not program.exists():
+        pytest.skip(f"{agent.name} is not installed: make test-agents")
+    monkeypatch.setenv("ARM_KEY", KEY)
+    script = [
+        ModelTurn(text="I write.", calls=(_call(agent, "printf hello > greeting.txt", "c1"),), usage=SPENT),
+        ModelTurn(text="Written.", usage=SPENT),
+        ModelTurn(calls=(_call(agent, "cat greeting.txt", "c2"),), usage=SPENT),
+        ModelTurn(text="It says hello.", usage=SPENT),
+    ]
+    async with ModelEndpoint(script) as model:
+        (tmp_path / "evals").mkdir()
+        (tmp_path / "evals" / "edit.eval.py").write_text(EVAL)
+        experiment = EXPERIMENT.replace("AGENT", agent.name).replace("URL", agent.base_url(model))
+        (tmp_path / "experiment.yaml").write_text(experiment.replace("PROGRAM", str(program)))
+        ended = await asyncio.to_thread(
+            lambda: orchestrate("submit", "experiment.yaml", "--inline", "--json", cwd=tmp_path)
+        )
+    run = ended.values[-1]["run"]["id"]
+    (case,) = (await asyncio.to_thread(lambda: orchestrate("show", run, "0", "--json"))).values
+    assert ended.code == 0, json.dumps(case, indent=1)[:20_000]
+    turns = case["attempt"]["turns"]
+    assert [turn["status"] for turn in turns] == ["completed", "completed"]
+    assert _added(turns) == {
+        "input_tokens": model.usage.input,
+        "output_tokens": model.usage.output,
+        "cache_read_tokens": model.usage.cache_read,
+        "cache_write_tokens": model.usage.cache_write,
+    }
+    commands = [event for turn in turns for event in turn["events"] if event.get("tool") == "shell"]
+    assert len(commands) == 2
+    asked = [request for request in model.requests if request.body]
+    assert len(asked) == model.answered == 4
+    assert {agent.key(request) for request in asked} == {KEY}
+    # the prompt came whole, and the second turn knows of the first
+    assert b"--help: write hello into greeting.txt" in asked[0].body and b"Written." in asked[2].body
+
+
+def _call(agent: Agent, command: str, identifier: str) -> ScriptedCall:
+    return ScriptedCall(agent.tool, agent.shell(command), identifier)
+
+
+def _added(turns: list[dict[str, Any]]) -> dict[str, int]:
+    names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+    return {name: sum(turn["usage"][name] for turn in turns) for name in names}
