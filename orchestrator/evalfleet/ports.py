@@ -79,7 +79,10 @@ class ModelCalls(Protocol):
 
 
 class Governor(Protocol):
-    """Who rations the model calls of one worker."""
+    """Who rations the model calls of one worker. `trouble` says what keeps it from doing so well, if anything does."""
+
+    @property
+    def trouble(self) -> str | None: ...
 
     def at_once(self, call: ModelCall) -> AdmittedCall | None:
         """The call when it may be made without waiting."""

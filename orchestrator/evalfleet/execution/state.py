@@ -105,7 +105,7 @@ class AttemptState:
         """What the attempt's model calls pass, or those of one of its lines, which waits by a watch of its own."""
         governor = self.services.governor
         if governor is not None and self._waits is None:  # most attempts make no calls of ours
-            self._waits = Waits(self.services.clock, governor, self._sends_under_way, self.clearance)
+            self._waits = Waits(self.services.clock, governor, self._sends_under_way, self.clearance, self.note_once)
             self._waits.lane = None if self.control is None else self.control.lane
         return GatedCalls((None if self._waits is None else WaitingCalls(self._waits, line),))
 

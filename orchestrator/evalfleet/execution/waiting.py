@@ -64,7 +64,7 @@ class Waits:
     """What an attempt waits for, over all its lines. `busy` counts the sends that are under way.
 
     It gives its lane up only while all that it does is to wait. `cleared` is awaited before a call that waited is made:
-    its worker may have lost touch meanwhile.
+    its worker may have lost touch meanwhile. `note` keeps a diagnostic.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Waits:
         governor: Governor,
         busy: Callable[[], int],
         cleared: Callable[[], Awaitable[None]],
+        note: Callable[[str], None],
     ) -> None:
         self.watch = Stopwatch()
         self.lane: Lane | None = None
@@ -80,6 +81,7 @@ class Waits:
         self._clock = clock
         self._busy = busy
         self._cleared = cleared
+        self._note = note
         self._parked = False
         self._going = 0
         self._open: set[_Open] = set()
@@ -101,7 +103,7 @@ class Waits:
 
     def close(self) -> None:
         """End all calls whose end nobody told: the attempt is over, and nothing is to keep it."""
-        self._busy, self._cleared = _nobody, _at_once
+        self._busy, self._cleared, self._note = _nobody, _at_once, _to_nobody
         for open_ in list(self._open):
             open_.end(_BROKEN_OFF)
 
@@ -135,6 +137,8 @@ class Waits:
         finally:
             timer.cancel()
             self._going -= going
+            if (trouble := self._governor.trouble) is not None:
+                self._note(trouble)
             self._end(line)
 
     def _begin(self, line: Stopwatch | None) -> None:
@@ -171,6 +175,9 @@ def _nobody() -> int:
 
 
 async def _at_once() -> None: ...
+
+
+def _to_nobody(_: str) -> None: ...
 
 
 class WaitingCalls:

@@ -165,6 +165,31 @@ async def test_a_call_that_is_never_ended_ends_with_its_attempt(attempt: RunAtte
     await held.close()
 
 
+class Away:
+    """A governor that does not answer."""
+
+    async def ration(self, report: Any) -> Any:
+        raise ConnectionError("it is gone")
+
+
+async def test_a_governor_that_is_away_is_noted_once_where_it_was_waited_for(attempt: RunAttempt) -> None:
+    consumer = Consumer(run="r", worker="w", rates={}, secrets=FakeSecrets({}))
+    held = LocalGovernor(consumer, Away(), SystemClock(), SystemRandom())
+    call = held.at_once(CALL)
+    assert call is not None
+    call.end(CallEnd(fate=CallFate.THROTTLED, retry_after=0.3))
+
+    async def body(t: Any) -> None:
+        await t.send("go")
+        (await t.send("on")).succeeded()
+
+    evidence = await attempt(body, working(0.0), using={"governor": held})
+    await held.close()
+    assert evidence.summary.verdict is Verdict.PASSED
+    note = "the governor of rates does not answer (it is gone): what was allotted last goes on"
+    assert evidence.diagnostics.count(note) == 1, evidence.diagnostics
+
+
 def test_a_stopwatch_counts_time_that_several_wait_once() -> None:
     watch = Stopwatch()
     watch.start(1.0)
