@@ -28,6 +28,7 @@ class AnthropicFactory:
 
     name = "anthropic"
     options = AnthropicOptions
+    shows_calls = True
 
     def identify(self, arm: ArmSettings) -> AgentIdentity:
         """A digest and the tools' files."""

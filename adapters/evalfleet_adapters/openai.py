@@ -27,6 +27,7 @@ class OpenAIFactory:
 
     name = "openai"
     options = OpenAIOptions
+    shows_calls = True
 
     def identify(self, arm: ArmSettings) -> AgentIdentity:
         """A digest and the tools' files."""

@@ -12,6 +12,7 @@ from evalfleet.model.coverage import Coverage
 from evalfleet.model.judge import JudgeReply, JudgeRequest
 from evalfleet.model.model_call import CallEnd, ModelCall
 from evalfleet.model.model_route import ModelUpstream
+from evalfleet.model.money import Spending
 from evalfleet.model.record import Claim, CommitBatch, Committed, PendingCase
 from evalfleet.model.turn import Turn, TurnInput
 from evalfleet.sandbox_ports import Sandbox
@@ -276,6 +277,11 @@ class AdapterFactory(Protocol):
         ...
 
 
+def shows_calls(factory: AdapterFactory) -> bool:
+    """Whether every model call of its adapters passes `AdapterContext.calls`: `shows_calls = True` in the factory."""
+    return getattr(factory, "shows_calls", False) is True
+
+
 # --- judges ---------------------------------------------------------------------------------------------------
 
 
@@ -324,6 +330,10 @@ class Recorder(Protocol):
 
     async def page(self, after: int, limit: int) -> Sequence[PendingCase]:
         """Unsettled cases with an ordinal above `after`, in order, at most `limit`."""
+        ...
+
+    async def spending(self) -> Mapping[str, Spending]:
+        """What each arm has spent by now, by its name; asked once after a claim, in a run that has a budget."""
         ...
 
     async def beat(self, progress: Mapping[str, Any]) -> bool:

@@ -11,11 +11,12 @@ import pytest
 from evalfleet.model import ids
 from evalfleet.model.record import Committed, PendingCase
 from evalfleet.scheduling import decide as decide_module
-from evalfleet.scheduling import grants, leases, losses, recordings, settling
+from evalfleet.scheduling import grants, leases, losses, recordings, settling, spending
 from evalfleet.scheduling import state as state_module
 from evalfleet.scheduling.breaker import Breaker, Health
 from evalfleet.scheduling.events import Decision, Event, Exchanged, Reply
-from evalfleet.scheduling.messages import ExchangeReply
+from evalfleet.scheduling.messages import ExchangeReply, TopUp
+from evalfleet.scheduling.money import Purse
 from evalfleet.scheduling.pace import Pace
 from evalfleet.scheduling.state import Adoption, Lease, RunState, begin
 from evalfleet.scheduling.worker_state import WorkerState
@@ -251,6 +252,37 @@ def outage_counts_for_the_case(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Breaker, "forgives", property(lambda self: False))
 
 
+def reservation_released_on_worker_death(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Purse, "lose", Purse.give_back)
+
+
+def reservation_forgotten_by_a_claim(patch: pytest.MonkeyPatch) -> None:
+    right = Purse.restored
+
+    def wrong(policy: Any, known: Any, open_: Any) -> Purse:
+        return right(policy, known, {})
+
+    patch.setattr(Purse, "restored", wrong)
+
+
+def top_up_handed_out_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
+    right = spending.top_up
+
+    def wrong(state: RunState) -> None:
+        asked = set() if state.purse is None else set(state.purse.asking)
+        right(state)
+        if state.purse is not None:
+            for worker in state.workers.values():
+                for attempt in asked & state.purse.topping & worker.leases.keys():
+                    worker.top_ups.append(TopUp(attempt, state.purse.open[attempt].amount))
+
+    patch.setattr(spending, "top_up", wrong)
+
+
+def broke_attempts_wait_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(spending, "_end_stuck", lambda state, purse: None)
+
+
 BUGS: dict[str, Plant] = {
     "ack before commit": ack_before_commit,
     "epoch read without lock": epoch_read_without_lock,
@@ -280,4 +312,8 @@ BUGS: dict[str, Plant] = {
     "parked attempt killed as overdue": parked_attempt_killed_as_overdue,
     "parked attempt counted after its end": parked_attempt_counted_after_its_end,
     "came back without a lane": came_back_without_a_lane,
+    "reservation released on worker death": reservation_released_on_worker_death,
+    "reservation forgotten by a claim": reservation_forgotten_by_a_claim,
+    "top-up handed out before it is durable": top_up_handed_out_before_it_is_durable,
+    "broke attempts wait for ever": broke_attempts_wait_for_ever,
 }

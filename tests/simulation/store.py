@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from evalfleet.errors import FailureKind
 from evalfleet.model.case import Case
 from evalfleet.model.ids import attempt_epoch
+from evalfleet.model.money import Money, Spending
 from evalfleet.model.record import (
     Claim,
     CommitBatch,
@@ -43,6 +44,7 @@ class Tables:
     attempts: dict[int, Row] = field(default_factory=dict)
     settlements: dict[int, int | None] = field(default_factory=dict)
     intents: dict[int, OpenIntent] = field(default_factory=dict)
+    closed: dict[int, tuple[str, Spending]] = field(default_factory=dict)
     recordings: dict[int, int] = field(default_factory=dict)
     beginnings: dict[int, int] = field(default_factory=dict)
 
@@ -53,6 +55,7 @@ class Tables:
             attempts=dict(self.attempts),
             settlements=dict(self.settlements),
             intents=dict(self.intents),
+            closed=dict(self.closed),
             recordings=dict(self.recordings),
             beginnings=dict(self.beginnings),
         )
@@ -97,6 +100,7 @@ class SimStore:
                 if attempt_epoch(intent.attempt) < t.epoch
             ),
             age=now - self.claimed[0][0],
+            spending=self.spending(),
         )
 
     def spent(self) -> float:
@@ -104,6 +108,29 @@ class SimStore:
 
     def spent_on_judges(self) -> float:
         return sum(row.judging for row in self.tables.attempts.values())
+
+    def spending(self) -> dict[str, Spending]:
+        """What each arm has spent, by the intents that are closed."""
+        found: dict[str, Spending] = {}
+        for arm, one in self.tables.closed.values():
+            known = found.get(arm, Spending())
+            found[arm] = Spending(known.spent + one.spent, known.possible + one.possible)
+        return found
+
+    def charged(self, arm: str | None = None) -> Money:
+        """What is spent, possible or reserved, of one arm or of all."""
+        total = Money()
+        for of, one in self.tables.closed.values():
+            total += one.spent + one.possible if arm in (None, of) else Money()
+        for intent in self.tables.intents.values():
+            total += intent.reserved if arm in (None, intent.arm) else Money()
+        return total
+
+    def close(self, attempt: int, spending: Spending | None) -> None:
+        intent = self.tables.intents.pop(attempt, None)
+        if intent is not None:
+            lost = Spending(possible=intent.reserved)
+            self.tables.closed[attempt] = (intent.arm, lost if spending is None else spending)
 
     def holds(self, epoch: int) -> bool:
         return self.tables.epoch == epoch
@@ -117,7 +144,6 @@ class SimStore:
         inserted, settled, settled_cases = set[int](), set[int](), set[int]()
         for lost in batch.lost:
             t.attempts.setdefault(lost.attempt, Row(lost.attempt, lost.case, Outcome.INTERRUPTED, blamed=lost.blamed))
-            t.intents.pop(lost.attempt, None)
         for write in batch.attempts:
             seal = write.sealed
             if seal.attempt in t.attempts:
@@ -144,9 +170,16 @@ class SimStore:
                 t.settlements[without.case] = None
                 settled_cases.add(without.case)
         for intent in batch.intents:
-            t.intents[intent.attempt] = OpenIntent(intent.attempt, intent.case, intent.worker, intent.kind, now)
+            if intent.attempt not in t.closed:
+                arm = self.cases[intent.case].arm
+                row = OpenIntent(intent.attempt, intent.case, intent.worker, intent.kind, now)
+                t.intents[intent.attempt] = replace(row, reserved=intent.reserved, arm=arm)
+        for lost in batch.lost:
+            self.close(lost.attempt, None)
+        for charge in batch.charges:
+            self.close(charge.attempt, charge.spending)
         for attempt in batch.closed_intents:
-            t.intents.pop(attempt, None)
+            self.close(attempt, Spending())
         for recording in batch.recordings:
             if recording.turns is None:
                 t.recordings.setdefault(recording.case, recording.attempt)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evalfleet.errors import FailureKind
+from evalfleet.execution.allowance import Allowance
 from evalfleet.model.case import Case
 from evalfleet.model.record import CommitBatch, EncodedRows, Recording, SealedAttempt
 from evalfleet.model.verdict import Outcome, RunStatus, Style, Verdict
@@ -42,7 +43,7 @@ from evalfleet.scheduling.events import (
 from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, Grant, MadeSandbox
 from evalfleet.scheduling.state import Adoption, RunPolicy, RunState, begin
 from evalfleet.scheduling.worker_state import Contact, WorkerState
-from tests.simulation import waiting
+from tests.simulation import spending, waiting
 from tests.simulation.store import SimStore
 from tests.simulation.weather import Weather
 
@@ -84,6 +85,7 @@ class WorkerProcess:
     running: dict[int, Grant] = field(default_factory=dict)
     since: dict[int, float] = field(default_factory=dict)
     at: dict[int, int] = field(default_factory=dict)
+    allowances: dict[int, Allowance] = field(default_factory=dict)
     outstanding: int | None = None
     flush_due: bool = False
     deferred: list[Callable[[], None]] = field(default_factory=list)
@@ -132,6 +134,7 @@ class World:
         self.agents = [self._agent() for _ in self.cases]
         self.weather = Weather.of(seed)
         self.throttle = waiting.Throttle.of(seed)
+        self.market = spending.Market.of(seed, count)
         if self.weather.outage is not None:
             self._add_sandboxed_cases()
         self.store = SimStore(self.cases)
@@ -144,6 +147,7 @@ class World:
             sandboxed=self.weather.sandboxed,
             sandboxes=self.weather.sandboxes,
             sandbox_starts=self.weather.starts,
+            budget=self.market.policy,
         )
         if self.weather.outage is not None:
             # With a small window the same few cases would have to stand the whole outage.
@@ -209,7 +213,7 @@ class World:
     # --- running ----------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        limit = 3000.0 if self.throttle.share == 0.0 else 10_000.0
+        limit = 3000.0 if self.throttle.share == 0.0 and self.market.policy is None else 10_000.0
         self.launch_driver(takeover=False)
         for _ in range(self.random.randint(0, 6)):
             self.after(self.random.uniform(0, 100), self.random.choice(self._faults()))
@@ -222,6 +226,8 @@ class World:
             if self.now > limit:
                 raise Violation(f"the run has not ended after {limit} s")
             action()
+            if (problem := spending.exceeded(self.market, self.store)) is not None:
+                raise Violation(problem)
         self.check_end()
 
     def _faults(self) -> list[Callable[[], None]]:
@@ -502,6 +508,10 @@ class World:
                 self.converse(worker, attempt, turn + 1)
             else:
                 self.judge(worker, worker.running[attempt])
+        for top_up in received.top_ups:
+            if not spending.is_durable(self.store, top_up.attempt, top_up.total) and not self.failing_over():
+                raise Violation(f"attempt {top_up.attempt:#x} was given money before that was durable")
+            spending.topped_up(self, worker, top_up.attempt, top_up.total)
         for command in received.commands:
             if command.kind is CommandKind.CANCEL and command.attempt in worker.running:
                 self.seal(worker, command.attempt, Outcome.CANCELLED)
@@ -516,6 +526,10 @@ class World:
     def grant(self, worker: WorkerProcess, grant: Grant) -> None:
         self.check_start(worker, grant)
         worker.running[grant.attempt], worker.since[grant.attempt] = grant, self.now
+        if grant.allowance is not None:
+            if not spending.is_durable(self.store, grant.attempt, grant.allowance) and not self.failing_over():
+                raise Violation(f"attempt {grant.attempt:#x} began before what it may spend was durable")
+            worker.allowances[grant.attempt] = Allowance(grant.allowance)
         if grant.attempt in worker.state.parked:
             waiting.take_lane(self, worker, grant.attempt, lambda: self.start(worker, grant))
         else:
@@ -573,11 +587,14 @@ class World:
             else:
                 self.seal(worker, attempt, Outcome.COMPLETED)
 
-        wait = None if grant.isolated else self.throttle.wait()
-        if wait is None:
-            answer()
-        else:
-            waiting.wait(self, worker, attempt, wait, answer)
+        def paid() -> None:
+            wait = None if grant.isolated else self.throttle.wait()
+            if wait is None:
+                answer()
+            else:
+                waiting.wait(self, worker, attempt, wait, answer)
+
+        spending.buy(self, worker, attempt, paid)
 
     def check_beginning(self, worker: WorkerProcess, attempt: int, turn: int) -> None:
         """A turn that is said to be durable is."""
@@ -626,7 +643,7 @@ class World:
         verdict = Verdict.PASSED if outcome is Outcome.COMPLETED else Verdict.ERRORED
         rows = EncodedRows(b"x" * 100)
         sealed = SealedAttempt(attempt, grant.case.ordinal, outcome, verdict, rows, kind, code)
-        worker.state.seal(replace(sealed, cost_usd=1.0, judge_usd=0.25))
+        worker.state.seal(spending.paid(worker, replace(sealed, cost_usd=1.0, judge_usd=0.25)))
         self.flush(worker)
 
     def flush(self, worker: WorkerProcess) -> None:
@@ -816,10 +833,13 @@ class World:
 
     def check_end(self) -> None:
         tables = self.store.tables
-        if tables.finished != RunStatus.COMPLETED.value:
+        limited = tables.finished == RunStatus.LIMITED.value
+        if tables.finished != RunStatus.COMPLETED.value and not limited:
             raise Violation(f"the run ended {tables.finished}")
+        if (problem := spending.wrong_end(self.market, self.store, limited=limited)) is not None:
+            raise Violation(problem)
         unsettled = [case.ordinal for case in self.cases if case.ordinal not in tables.settlements]
-        if unsettled:
+        if unsettled and not limited:
             raise Violation(f"unsettled cases at the end: {unsettled}")
         for attempt, (case, outcome, silent) in self.dropped.items():
             row = tables.attempts.get(attempt)

@@ -18,12 +18,12 @@ class RunBlueprint:
     """One run as a worker or coordinator is built from it. No secret is in it, only names of secrets.
 
     `experiment_file` and `project` are absolute; `snapshot` is the experiment as JSON, `arms` the planned arms' names,
-    `sandboxed` of those whose attempts have a sandbox, `cases` how many cases were planned; `files` maps definition ids
-    to files relative to the project. `embedded` says that the record store is the embedded server. `memory` bounds an
-    attempt in a process of its own, in bytes. `judges` holds the judge of each definition that asks one; `judges_away`
-    says of those whose judge did not answer before the run began what it said instead. `backends` names those of its
-    sandboxes, `default_backend` the one of sandboxes that name none. `conversations` says that there are scenarios of
-    several steps, which may be continued.
+    `sandboxed` of those whose attempts have a sandbox, `unseen` of those whose model calls can't be seen, `cases` how
+    many cases were planned; `files` maps definition ids to files relative to the project. `embedded` says that the
+    record store is the embedded server. `memory` bounds an attempt in a process of its own, in bytes. `judges` holds
+    the judge of each definition that asks one; `judges_away` says of those whose judge did not answer before the run
+    began what it said instead. `backends` names those of its sandboxes, `default_backend` the one of sandboxes that
+    name none. `conversations` says that there are scenarios of several steps, which may be continued.
     """
 
     run: str
@@ -33,6 +33,7 @@ class RunBlueprint:
     snapshot: Mapping[str, Any]
     arms: tuple[str, ...]
     sandboxed: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
     cases: int
     files: Mapping[str, str]
     database_url: str

@@ -8,11 +8,14 @@ import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakValueDictionary
 
 from evalfleet.api.backends import Backends
 from evalfleet.api.blueprint import RunBlueprint
+from evalfleet.api.budgets import attempt_purse
 from evalfleet.api.gateways import GatewayOnDemand, model_app
 from evalfleet.api.lanes import IsolatedAttempt, LaneAttempt
 from evalfleet.api.models import ModelOnDemand
@@ -22,11 +25,13 @@ from evalfleet.errors import ConfigurationError
 from evalfleet.execution.executor import BuiltArm, Executor, ExecutorSettings
 from evalfleet.execution.job import AttemptServices
 from evalfleet.execution.judging import Judging
+from evalfleet.execution.paid_calls import AttemptPurse, Price
 from evalfleet.execution.recorded_agent import NoAgent
 from evalfleet.execution.threads import AuthorThreads
 from evalfleet.governor.local import LocalGovernor
 from evalfleet.grading.prices import PriceList
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
+from evalfleet.model.money import Money
 from evalfleet.model.sandbox import DefaultBackend, KeepSandbox
 from evalfleet.planning.arm_probe import arm_settings
 from evalfleet.planning.arms import ArmPlan
@@ -69,6 +74,7 @@ class Workshop:
     recordings: Recordings | None
     sandbox_ledger: SandboxLedger | None
     governor: LocalGovernor | None
+    price: Price | None
 
     async def close(self) -> tuple[str, ...]:
         """Close adapters, sandboxes and processes; what went wrong, as texts."""
@@ -124,6 +130,7 @@ def build_workshop(blueprint: RunBlueprint, governor: LocalGovernor | None = Non
         recordings=_recordings(blueprint, artifacts),
         sandbox_ledger=sandbox_ledger,
         governor=governor,
+        price=services.price,
     )
 
 
@@ -243,6 +250,7 @@ def build_worker(blueprint: RunBlueprint, workshop: Workshop, name: str, lanes: 
     A worker that author code has cost too many threads drains, so that its owner can replace it.
     """
     alone = blueprint.experiment.isolation == "process"
+    purses: WeakValueDictionary[int, AttemptPurse] = WeakValueDictionary()
 
     def begin(grant: Grant) -> Attempt:
         if workshop.threads.leaked >= LEAK_LIMIT and name != INLINE:
@@ -254,9 +262,18 @@ def build_worker(blueprint: RunBlueprint, workshop: Workshop, name: str, lanes: 
         lane.tell_when_made(worker.made)
         lane.wait_in(WorkerLane(worker, grant.attempt))
         lane.record_with(worker.record)
+        purse = attempt_purse(blueprint, grant, workshop.price, partial(worker.ask, grant.attempt))
+        if purse is not None:
+            lane.pay_with(purse)
+            purses[grant.attempt] = purse
         return lane
 
+    def allowed(attempt: int, total: Money) -> None:
+        if (purse := purses.get(attempt)) is not None:
+            purse.raised(total)
+
     worker = Worker(name, lanes, exchange, begin, workshop.clock, WorkerTimes())
+    worker.allowed = allowed
     if workshop.governor is not None:
         worker.on_free_lane, worker.uses = workshop.governor.pump, workshop.governor.uses
     return worker

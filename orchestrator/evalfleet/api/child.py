@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from evalfleet.api.blueprint import RunBlueprint
+from evalfleet.api.budgets import attempt_purse
 from evalfleet.api.building import build_workshop
 from evalfleet.api.lanes import LaneAttempt, begun_file
 from evalfleet.processes import limit_memory
@@ -29,6 +30,7 @@ async def run(result: Path, job: bytes) -> None:
     lane = LaneAttempt(
         grant, workshop.executor, workshop.encoder, workshop.clock, workshop.failpoint, workshop.recordings
     )
+    lane.pay_with(attempt_purse(blueprint, grant, workshop.price, None))
     sealed = await lane.run()
     partial = result.with_suffix(".part")
     partial.write_bytes(msgspec.msgpack.encode(sealed))

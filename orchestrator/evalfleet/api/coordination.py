@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from evalfleet.api.budgets import budget_policy
 from evalfleet.clock import SystemClock
 from evalfleet.scheduling.coordinator import Coordinator
 from evalfleet.scheduling.state import STALL_LIMIT, RunPolicy
@@ -67,6 +68,7 @@ def run_policy(run: RunBlueprint) -> RunPolicy:
         isolated=experiment.isolation == "process",
         outage=limits.outage,
         wall=None if run.debugging else experiment.budget.wall,
+        budget=budget_policy(run),
         attempt_timeout=None if run.debugging else attempt_timeout,
         stall_limit=float("inf") if run.debugging else STALL_LIMIT,
     )

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +17,11 @@ from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.errors import AttemptFailure, FailureKind, InfrastructureError, StoreError
 from evalfleet.execution.executor import Executor
 from evalfleet.execution.job import AttemptControl
+from evalfleet.execution.paid_calls import AttemptPurse
 from evalfleet.execution.seal import never_ran
 from evalfleet.execution.waiting import Lane
 from evalfleet.grading.judge_prompts import Question
+from evalfleet.model.money import Money
 from evalfleet.model.record import AttemptEvidence, Recording, SealedAttempt
 from evalfleet.ports import Clock
 from evalfleet.sandbox_ports import Command, CommandResult, Spawner
@@ -57,6 +60,7 @@ class LaneAttempt:
         self._control = AttemptControl()
         self._recordings = recordings
         self._judging: asyncio.Future[AttemptEvidence] | None = None
+        self._purse: AttemptPurse | None = None
 
     def record_with(self, hand_over: Callable[[Recording], Awaitable[None]]) -> None:
         """Have the attempt recorded before it is judged, and after turns from which it can be continued.
@@ -86,9 +90,15 @@ class LaneAttempt:
         """Have the attempt leave its lane while it waits for model calls."""
         self._control.lane = lane
 
+    def pay_with(self, purse: AttemptPurse | None) -> None:
+        """Have the attempt's model calls paid."""
+        self._purse = self._control.purse = purse
+
     async def run(self) -> SealedAttempt:
         evidence = await self._evidence()
         sealed = await seal(evidence, self._grant, self._encoder, self._clock)
+        if self._purse is not None:
+            sealed = replace(sealed, spending=self._purse.spending(_unseen(evidence, sealed, self._purse)))
         self._failpoint("during_seal")
         return sealed
 
@@ -129,7 +139,7 @@ class LaneAttempt:
         except StoreError as error:
             failure = AttemptFailure(FailureKind.INFRASTRUCTURE, "RECORDING_UNREADABLE", str(error))
             return never_ran(attempt, case, failure, self._clock.wall())
-        return await self._executor.judge(attempt, case, found.as_evidence(attempt, case), found.questions)
+        return await self._executor.judge(attempt, case, found.as_evidence(attempt, case), found.questions, self._purse)
 
     def cancel(self, reason: str) -> None:
         self._control.cancel(reason)
@@ -138,6 +148,15 @@ class LaneAttempt:
 
     def hold(self, *, back: bool) -> None:
         self._control.hold(back=back)
+
+
+def _unseen(evidence: AttemptEvidence, sealed: SealedAttempt, purse: AttemptPurse) -> Money | None:
+    """What an agent cost whose calls can't be seen, None when nobody knows; one that was sent nothing cost nothing."""
+    if not evidence.turns:
+        return Money()
+    if sealed.tokens is None or (purse.dollars and sealed.cost_usd is None):
+        return None
+    return Money.of(sealed.cost_usd, sealed.tokens)
 
 
 async def seal(evidence: AttemptEvidence, grant: Grant, encoder: EvidenceEncoder, clock: Clock) -> SealedAttempt:

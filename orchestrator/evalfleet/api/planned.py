@@ -26,6 +26,7 @@ from evalfleet.planning.plan import Plan, PlanTools, make_plan
 from evalfleet.planning.reuse import Action, ActionKind, History
 from evalfleet.planning.select import Narrowing
 from evalfleet.plugins import adapter_factories, sandbox_factories
+from evalfleet.ports import shows_calls
 from evalfleet.processes import SystemSpawner
 from evalfleet.settings import Settings, own_environment
 from evalfleet.store.connection import connect
@@ -221,6 +222,7 @@ def blueprint_of(plan: Plan, request: Request, run: str, settings: Settings, url
         snapshot=plan.experiment.snapshot(),
         arms=tuple(arm.name for arm in plan.arms),
         sandboxed=tuple(arm.name for arm in plan.arms if arm.sandboxed),
+        unseen=_unseen(plan) if plan.experiment.budget.is_hard else (),
         cases=plan.total,
         files={name: str(file.relative_to(plan.project)) for name, file in plan.files.items()},
         database_url=url,
@@ -233,3 +235,9 @@ def blueprint_of(plan: Plan, request: Request, run: str, settings: Settings, url
         default_backend=None if plan.default_backend is None else plan.default_backend.name,
         conversations=plan.has_conversations,
     )
+
+
+def _unseen(plan: Plan) -> tuple[str, ...]:
+    """The arms whose adapters make model calls that nobody sees."""
+    factories = adapter_factories()
+    return tuple(arm.name for arm in plan.arms if not shows_calls(factories[arm.plan.settings.adapter]))

@@ -16,6 +16,11 @@ _THE_EVAL = CodeTable(
         ErrorCode("SEND_IN_FLIGHT", "a second send began before the first was answered"),
         ErrorCode("SEND_CANCELLED", "the body cancelled a send of this session, which can't go on"),
         ErrorCode("BODY_CANCELLED", "the body cancelled itself"),
+        ErrorCode(
+            "BUDGET_NOT_COVERED",
+            "a hard budget can't cover a model call whose cost nothing limits",
+            "set `max_tokens`, a price, or `budget.attempt_usd`, as the message says",
+        ),
         ErrorCode("AFTER_THE_END", "something was used after the body ended"),
         ErrorCode("INVALID_ASSERTION", "an assertion got arguments that it can't use"),
         ErrorCode("ASSERTION_MISCONFIGURED", "a handle was configured twice, too late or against its kind"),

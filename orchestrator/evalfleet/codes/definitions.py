@@ -168,6 +168,11 @@ _EXPERIMENTS = CodeTable(
             "INVALID_MATRIX",
             "an entry can't be varied, two arms would have one name, or there would be more than 10,000",
         ),
+        ErrorCode(
+            "PRICE_UNKNOWN",
+            "nobody knows what a model costs, so a hard budget in dollars can't be kept",
+            "add the model to `prices`, or say `budget.stop: soft`",
+        ),
         ErrorCode("INVALID_OVERRIDE", "`--set` names what it may not change"),
         ErrorCode("INVALID_ACCEPT", "the acceptance rule is wrong"),
         ErrorCode("UNKNOWN_PREFIX", "a prefix matches no eval"),

@@ -12,6 +12,7 @@ from typing import Any
 from evalfleet.errors import AttemptFailure, FailureKind, boundary, describe
 from evalfleet.execution.attempt import AttemptControl, AttemptJob, AttemptServices, run_attempt
 from evalfleet.execution.judge_recorded import judge_recorded
+from evalfleet.execution.paid_calls import AttemptPurse
 from evalfleet.execution.regrade import refused, regrade
 from evalfleet.execution.seal import never_ran
 from evalfleet.grading.judge_prompts import Question
@@ -85,7 +86,7 @@ class Executor:
         Always returns evidence, also when the eval can't be loaded here.
         """
         try:
-            job = replace(self._job(attempt, case), begun=begun, begun_by=begun_by)
+            job = replace(self._job(attempt, case), begun=begun, begun_by=begun_by, purse=control.purse)
         except AttemptFailure as failure:
             return never_ran(attempt, case, failure, self._services.clock.wall())
         await _bring_image(job, control)
@@ -100,11 +101,16 @@ class Executor:
         return await regrade(job, self._services, control, recorded)
 
     async def judge(
-        self, attempt: int, case: Case, recorded: AttemptEvidence, questions: Mapping[int, Sequence[Question]]
+        self,
+        attempt: int,
+        case: Case,
+        recorded: AttemptEvidence,
+        questions: Mapping[int, Sequence[Question]],
+        purse: AttemptPurse | None = None,
     ) -> AttemptEvidence:
         """Judge what an earlier attempt of `case` recorded, as this attempt: its agent is done."""
         try:
-            job = replace(self._job(attempt, case), begun_by=recorded.begun_by)
+            job = replace(self._job(attempt, case), begun_by=recorded.begun_by, purse=purse)
         except AttemptFailure as failure:
             return never_ran(attempt, case, failure, self._services.clock.wall())
         return await judge_recorded(job, self._services, recorded, questions)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalfleet.execution.git import GitTool
+from evalfleet.execution.paid_calls import AttemptPurse
 from evalfleet.execution.recorded_agent import RecordedAgent
 from evalfleet.execution.threads import AuthorThreads
 from evalfleet.execution.waiting import Lane
@@ -36,7 +37,8 @@ class AttemptJob:
     `seed` is stable per case and repetition. With `recorded` nothing is sent: its turns are the answers. `judge` is
     None when the eval declares that it asks none; else `grading_timeout` bounds the evaluation of its assertions.
     `keep_sandbox` says after which ends its sandbox stays. `begun` are the turns of an earlier attempt that this one
-    continues, `begun_by` the attempt that began their conversation.
+    continues, `begun_by` the attempt that began their conversation. `purse` is what it may spend, None
+    without a hard budget.
     """
 
     run: str
@@ -56,6 +58,7 @@ class AttemptJob:
     keep_sandbox: KeepSandbox = KeepSandbox.NONE
     begun: tuple[TurnRecord, ...] = ()
     begun_by: int | None = None
+    purse: AttemptPurse | None = None
 
     @property
     def folder(self) -> Path:
@@ -135,7 +138,7 @@ class AttemptControl:
     begins until it is set. `record` makes the evidence durable before the judge is asked what is still open, by the
     index of the assertion; without it nothing is recorded before the end. `record_beginning` does so after a turn that
     can be continued. `sandbox_made` is told the seconds that its sandbox took to be made; `lane` is its lane, which it
-    may leave while it waits. For the attempt's loop only.
+    may leave while it waits, `purse` what it may spend. For the attempt's loop only.
     """
 
     def __init__(self) -> None:
@@ -147,6 +150,7 @@ class AttemptControl:
         self.record_beginning: RecordBeginning | None = None
         self.sandbox_made: Callable[[float], None] | None = None
         self.lane: Lane | None = None
+        self.purse: AttemptPurse | None = None
         self._listener: Callable[[], None] | None = None
 
     def cancel(self, reason: str) -> None:

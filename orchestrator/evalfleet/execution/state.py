@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from evalfleet.errors import Acceptance, AttemptFailure, AuthoringError, FailureKind, SendFailure, describe
 from evalfleet.execution.job import AttemptControl, AttemptJob, AttemptServices
 from evalfleet.execution.model_calls import GatedCalls
+from evalfleet.execution.paid_calls import PaidCalls
 from evalfleet.execution.signals import AttemptEnded, BodyEnd
 from evalfleet.execution.tracebacks import Place, caller, place_text, traceback_text
 from evalfleet.execution.waiting import Stopwatch, WaitingCalls, Waits
@@ -104,9 +105,12 @@ class AttemptState:
     def gates(self, line: Stopwatch | None = None) -> ModelCalls:
         """What the attempt's model calls pass, or those of one of its lines, which waits by a watch of its own."""
         governor = self.services.governor
+        if self.job.purse is not None and self._waits is None:
+            governor = PaidCalls(self.job.purse, governor, self.services.clock)
         if governor is not None and self._waits is None:  # most attempts make no calls of ours
             self._waits = Waits(self.services.clock, governor, self._sends_under_way, self.clearance, self.note_once)
             self._waits.lane = None if self.control is None else self.control.lane
+            self._waits.paced = self.services.governor is not None
         return GatedCalls((None if self._waits is None else WaitingCalls(self._waits, line),))
 
     @property

@@ -85,6 +85,7 @@ class Waits:
         self._parked = False
         self._going = 0
         self._open: set[_Open] = set()
+        self.paced = True  # as long as a provider asks, which only a governor does
 
     @property
     def seconds(self) -> float:
@@ -191,7 +192,7 @@ class WaitingCalls:
 
     @property
     def governed(self) -> bool:
-        return True
+        return self._waits.paced
 
     async def admit(self, call: ModelCall) -> AdmittedCall:
         """See `ModelCalls.admit`."""

@@ -184,10 +184,45 @@ class Limits(Strict):
     outage: Duration = 1800.0
 
 
-class Budget(Strict):
-    """`wall` is how old a run may get, in seconds, before nothing more of it is started."""
+class ArmBudget(Strict):
+    """What the attempts of one arm may spend."""
 
+    usd: Amount | None = None
+    tokens: Annotated[int, Field(ge=0)] | None = None
+
+
+class Budget(Strict):
+    """What a run, and each of its arms, may spend in US dollars and in tokens; judges are paid from it, too.
+
+    `stop: hard` never spends more; `soft` starts nothing more once it is spent. `attempt_usd` and `attempt_tokens` are
+    kept for each attempt of an agent whose model calls can't be seen. Above an estimate of `confirm_usd` a run has to
+    be confirmed. `wall` is how old a run may get, in seconds, before nothing more of it is started.
+    """
+
+    usd: Amount | None = None
+    tokens: Annotated[int, Field(ge=0)] | None = None
     wall: Duration | None = None
+    stop: Literal["hard", "soft"] = "hard"
+    confirm_usd: Amount | None = None
+    attempt_usd: Amount | None = None
+    attempt_tokens: Annotated[int, Field(ge=0)] | None = None
+    arms: Mapping[Name, ArmBudget] = {}
+
+    @property
+    def limits_spending(self) -> bool:
+        return any(one.usd is not None or one.tokens is not None for one in (self, *self.arms.values()))
+
+    @property
+    def is_hard(self) -> bool:
+        return self.stop == "hard" and self.limits_spending
+
+    def limits(self, arm: str) -> tuple[bool, bool]:
+        """Whether the arm's dollars are limited, and whether its tokens are."""
+        own = self.arms.get(arm, ArmBudget())
+        return (
+            self.usd is not None or own.usd is not None,
+            self.tokens is not None or own.tokens is not None,
+        )
 
 
 class Rate(Strict):

@@ -12,6 +12,7 @@ from evalfleet.model.assertion import AssertionRow
 from evalfleet.model.case import AttemptSummary, Case
 from evalfleet.model.changes import Attribution
 from evalfleet.model.judge import JudgeCall
+from evalfleet.model.money import Money, Spending
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.verdict import Outcome, Settlement, Verdict
 
@@ -59,7 +60,8 @@ class SealedAttempt:
     """What `decide` and the counters need of a sealed attempt, beside its encoded rows.
 
     `tokens` is input plus output; `cost_usd` what is known of the price; None is unknown. `judge_usd` is what its judge
-    calls cost, apart from the agent's, `unknown_judge_cost` the number of them without a figure.
+    calls cost, apart from the agent's, `unknown_judge_cost` the number of them without a figure. `spending` is what its
+    allowance says that it came to, None without a hard budget.
     """
 
     attempt: int
@@ -75,6 +77,7 @@ class SealedAttempt:
     tokens: int | None = None
     judge_usd: float = 0.0
     unknown_judge_cost: int = 0
+    spending: Spending | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,16 +143,29 @@ class SettleWithout:
 class IntentKind(StrEnum):
     LEASE = "lease"
     EXTERNAL = "external"
+    SPEND = "spend"
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A row written before the act it announces."""
+    """A row written before the act it announces: with what is `reserved` for it, where the run has a hard budget.
+
+    A later one of the same attempt raises what is reserved.
+    """
 
     attempt: int
     case: int
     worker: str
     kind: IntentKind
+    reserved: Money = field(default_factory=Money)
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """Closes the intent of an attempt with what it has spent; what a lost one may have spent is all that it had."""
+
+    attempt: int
+    spending: Spending
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +182,7 @@ class CommitBatch:
     closed_intents: tuple[int, ...] = ()
     recordings: tuple[Recording, ...] = ()
     spent_recordings: tuple[int, ...] = ()
+    charges: tuple[Charge, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +225,10 @@ class PendingCase:
 
 @dataclass(frozen=True, slots=True)
 class OpenIntent:
-    """An intent of an older epoch that nobody has closed; `recorded` says that a recording of its case waits."""
+    """An intent of an older epoch that nobody has closed; `recorded` says that a recording of its case waits.
+
+    `reserved` is what its attempt may spend, out of the budget of `arm`.
+    """
 
     attempt: int
     case: int
@@ -216,6 +236,8 @@ class OpenIntent:
     kind: IntentKind
     created_at: float
     recorded: bool = False
+    reserved: Money = field(default_factory=Money)
+    arm: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +258,8 @@ class Claim:
     cases by verdict, or by how they were settled without one. All verdicts are those of the run's current grading.
     `judge_usd` is what judges cost so far, later gradings included, `unknown_judge_cost` the number of their calls
     without a figure. `recent` holds how the last attempts of the run ended, the oldest first. `age` is how many seconds
-    ago the run began, by the store's clock.
+    ago the run began, by the store's clock. `spending` is what each arm has spent, in a run with a
+    budget.
     """
 
     run_key: int
@@ -252,3 +275,4 @@ class Claim:
     tallies: Mapping[str, int] = field(default_factory=dict[str, int])
     recent: tuple[EndedAttempt, ...] = ()
     age: float = 0.0
+    spending: Mapping[str, Spending] = field(default_factory=dict[str, Spending])

@@ -15,11 +15,12 @@ from evalfleet.model.experiment import Arm, Experiment
 from evalfleet.model.model_call import rate_name
 from evalfleet.planning import finite, yaml_source
 from evalfleet.planning.arms import ArmPlan, MatrixError, check_matrix, planned_arms
+from evalfleet.planning.budgets import budget_problems
 from evalfleet.planning.supported import OVERRIDABLE, drop_unsupported
 from evalfleet.planning.typed import Typed, field_names, nearest, type_at
 from evalfleet.planning.yaml_nodes import place_after
 from evalfleet.planning.yaml_source import Source
-from evalfleet.ports import AdapterFactory
+from evalfleet.ports import AdapterFactory, shows_calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +127,7 @@ class _Check:
         options = {arm.name: options for arm in arms if (options := self._options(arm)) is not None}
         self._check_names(data, {arm.name for arm in arms})
         self._check_rates(experiment, arms)
+        self._problems += budget_problems(self._source, experiment, arms, options, self._shows_calls)
         if experiment is None or self._problems:
             raise self._error()
         return LoadedExperiment(experiment=experiment, path=path, source=self._source, arms=arms, options=options)
@@ -232,6 +234,8 @@ class _Check:
         if planned or not data.get("matrix"):
             for name in _mapping(data, "limits", "per_arm"):
                 self._check_arm(name, ("limits", "per_arm", name), known)
+            for name in _mapping(data, "budget", "arms"):
+                self._check_arm(name, ("budget", "arms", name), known)
             accepted: Any = _mapping(data, "accept").get("arms")
             for index, name in enumerate(cast("list[Any]", accepted) if isinstance(accepted, list) else []):
                 self._check_arm(name, ("accept", "arms", index), known)
@@ -242,6 +246,9 @@ class _Check:
             if isinstance(backend, str) and self._backends is not None and backend not in self._backends:
                 hint = nearest(backend, self._backends)
                 self._add("UNKNOWN_BACKEND", f"no sandbox backend is named {backend!r}", (*place, "backend"), hint=hint)
+
+    def _shows_calls(self, adapter: str) -> bool:
+        return adapter in self._factories and shows_calls(self._factories[adapter])
 
     def _check_rates(self, experiment: Experiment | None, arms: tuple[ArmPlan, ...]) -> None:
         """Each rate is that of an arm's account, or of the judge's."""

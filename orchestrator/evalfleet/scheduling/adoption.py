@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evalfleet.errors import FailureKind
 from evalfleet.model.record import IntentKind, LostAttempt, OpenIntent
-from evalfleet.scheduling import grants, losses
+from evalfleet.scheduling import grants, losses, spending
 from evalfleet.scheduling.messages import CommandKind, LiveAttempt, WorkerCommand
 from evalfleet.scheduling.state import Adoption, Lease, OpenCase, Phase, RunState, WorkerView
 
@@ -29,6 +29,7 @@ def adopt(state: RunState, worker: WorkerView, live: LiveAttempt, now: float) ->
     )
     worker.leases[live.attempt] = case.lease
     state.leased += 1
+    spending.adopted(state, live.attempt, "" if case.pending is None else case.pending.case.arm)
     if case.pending is not None:
         arm = case.pending.case.arm
         state.leased_by_arm[arm] = state.leased_by_arm.get(arm, 0) + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from evalfleet.errors import Fenced
@@ -98,6 +98,8 @@ class Coordinator:
     async def start(self, holder: Holder, adoption: Adoption, *, takeover: bool = False, steal: bool = False) -> int:
         """Claim the run and begin; the store's number of the run. Raises RunHeld, or StoreError."""
         claim = await self._recorder.claim(holder, takeover=takeover, steal=steal)
+        if self._policy.budget is not None:
+            claim = replace(claim, spending=await self._recorder.spending())
         self._state = begin(claim, self._policy, self._clock.monotonic(), self._clock.wall(), adoption=adoption)
         self._spawn(self._tick())
         self._spawn(self._beat())

@@ -6,8 +6,10 @@ decisions. The rules are those of `docs/protocol.md`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from evalfleet.model.verdict import RunStatus
-from evalfleet.scheduling import admission, adoption, grants, leases, losses, settling
+from evalfleet.scheduling import admission, adoption, grants, leases, losses, settling, spending
 from evalfleet.scheduling.events import (
     CommitDone,
     Decision,
@@ -61,6 +63,7 @@ def decide(state: RunState, event: Event, now: float) -> list[Decision]:
     if state.adopting:
         adoption.finish_when_due(state, now)
     settling.limit_wall(state, now)
+    spending.mind(state, look=isinstance(event, (Tick, CommitDone)))
     grants.assign(state, now)
     decisions += _load(state) or _write(state)
     decisions += _finish(state)
@@ -114,7 +117,7 @@ _PAGES = 8
 def _load(state: RunState) -> list[Decision]:
     if state.loading or state.inflight is not None or state.read_all or state.stopping is not None:
         return []
-    paused = admission.paused(state)
+    paused = admission.paused(state).keys() | (set[str]() if state.purse is None else state.purse.closed)
     waiting = sum(len(queue) for queue in state.ready.values())
     next_ones = waiting - sum(len(state.ready.get(arm, ())) for arm in paused)
     if next_ones >= state.policy.page_size // 2 or waiting >= _PAGES * state.policy.page_size:
@@ -133,7 +136,7 @@ def _finish(state: RunState) -> list[Decision]:
     # a limit that kept nothing from being settled is none, nor is an abort after the last case
     if state.stopping is not None and not nothing_left:
         state.over = True
-        return [Finish(state.stopping.status, state.stopping.reason)]
+        return [Finish(state.stopping.status, spending.final_reason(state, state.stopping.reason))]
     if not nothing_left:
         return []
     state.over = True
@@ -152,6 +155,7 @@ def _replies(state: RunState, now: float) -> list[Decision]:
         if state.over:
             worker.commands.append(WorkerCommand(CommandKind.STOP))
         news = worker.acks or worker.grants or worker.commands or worker.recorded or worker.epoch_seen < state.epoch
+        news = news or worker.top_ups
         if news or now - worker.poll_since >= state.policy.hold:
             decisions.append(_reply(state, worker, now))
     return decisions
@@ -162,6 +166,9 @@ def _reply(state: RunState, worker: WorkerView, now: float) -> Reply:
     reply = ExchangeReply(
         state.epoch, tuple(worker.acks), tuple(worker.grants), tuple(worker.commands), tuple(worker.recorded)
     )
+    if worker.top_ups:
+        reply = replace(reply, top_ups=tuple(worker.top_ups))
+        worker.top_ups = []
     seq, worker.poll, worker.answered_at = worker.poll, None, now
     worker.acks, worker.grants, worker.commands, worker.recorded = [], [], [], []
     return Reply(worker.id, seq, reply)

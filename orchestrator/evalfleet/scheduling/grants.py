@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 
 from evalfleet.model.ids import attempt_id
+from evalfleet.model.money import Money
 from evalfleet.model.record import Intent, IntentKind
-from evalfleet.scheduling import admission
+from evalfleet.scheduling import admission, spending
 from evalfleet.scheduling.messages import Grant
 from evalfleet.scheduling.state import Lease, OpenCase, Phase, RunState, WorkerView
 
@@ -48,7 +49,7 @@ def _next_ready(state: RunState, now: float) -> OpenCase | None:
     """The pending case that comes first in planned order among the arms that nothing holds back."""
     best: OpenCase | None = None
     for arm, queue in state.ready.items():
-        if not queue or not admission.admits(state, arm, now):
+        if not queue or not spending.admits(state, arm) or not admission.admits(state, arm, now):
             continue
         while queue:
             case = state.cases.get(queue[0])
@@ -75,28 +76,41 @@ def _lease(state: RunState, case: OpenCase, worker: WorkerView, now: float) -> N
     arm = case.pending.case.arm
     state.leased_by_arm[arm] = state.leased_by_arm.get(arm, 0) + 1
     admission.granted(state, case, arm, case.lease)
-    if case.pending.case.external or case.attempts or case.crashes or case.lost or case.recorded or case.begun:
+    purse = state.purse if state.purse is not None and state.purse.policy.hard else None
+    again = case.attempts or case.crashes or case.lost or case.recorded or case.begun
+    if case.pending.case.external or again or purse is not None:
         # Announced before the act: the grant leaves only after the intent is durable.
         case.phase, case.lease.announced = Phase.ANNOUNCING, True
         writes = case.pending.case.external and not case.recorded
-        kind = IntentKind.EXTERNAL if writes else IntentKind.LEASE
-        state.buffer.intents.append(Intent(identifier, case.ordinal, worker.id, kind))
+        spends = IntentKind.LEASE if purse is None else IntentKind.SPEND
+        reserved = Money() if purse is None else purse.begin(identifier, arm)
+        kind = IntentKind.EXTERNAL if writes else spends
+        state.buffer.intents.append(Intent(identifier, case.ordinal, worker.id, kind, reserved))
         return
-    hand_over(case, worker)
+    hand_over(state, case, worker)
 
 
-def hand_over(case: OpenCase, worker: WorkerView) -> None:
+def hand_over(state: RunState, case: OpenCase, worker: WorkerView) -> None:
     """Put the grant of a leased case into its worker's next reply."""
     assert case.pending is not None and case.lease is not None
-    case.phase, case.lease.isolated = Phase.LEASED, case.crashes > 0
+    held = None if state.purse is None else state.purse.open.get(case.lease.attempt)
+    case.phase, case.lease.isolated = Phase.LEASED, case.crashes > 0 and _may_be_alone(state, case)
     grant = Grant(
         case.lease.attempt,
         case.pending.case,
         isolated=case.lease.isolated,
         recorded=case.recorded,
         begun=case.begun and not case.recorded,
+        allowance=None if held is None else held.amount,
     )
     worker.grants.append(grant)
+
+
+def _may_be_alone(state: RunState, case: OpenCase) -> bool:
+    """A process of its own can ask for no money, so there an attempt must have all of it from the beginning."""
+    assert case.pending is not None
+    purse = state.purse
+    return purse is None or not purse.policy.hard or case.pending.case.arm in purse.policy.whole
 
 
 def announced(state: RunState, intent: Intent, now: float) -> None:
@@ -109,6 +123,7 @@ def announced(state: RunState, intent: Intent, now: float) -> None:
     if not _may_grant(state, now):
         state.buffer.closed.append(intent.attempt)
         release(state, case)
+        never_began(state, intent.attempt)
         make_ready(state, case)
         return
     state.workers[case.lease.worker].announced.append(case.ordinal)
@@ -124,7 +139,7 @@ def _hand_over_announced(state: RunState) -> None:
             lease = case.lease if case is not None and case.phase is Phase.ANNOUNCING else None
             if case is not None and lease is not None and lease.worker == worker.id:
                 lease.seq = worker.poll
-                hand_over(case, worker)
+                hand_over(state, case, worker)
         worker.announced = []
 
 
@@ -141,9 +156,17 @@ def release(state: RunState, case: OpenCase) -> Lease | None:
     state.parked -= lease.parked
     if state.pace is not None:
         state.pace.gone(lease.attempt)
+    if state.purse is not None:
+        state.purse.forget(lease.attempt)
     if case.pending is not None:
         state.leased_by_arm[case.pending.case.arm] -= 1
     return lease
+
+
+def never_began(state: RunState, attempt: int) -> None:
+    """A grant did not reach its worker: what was reserved for it is free."""
+    if state.purse is not None:
+        state.purse.give_back(attempt)
 
 
 def make_ready(state: RunState, case: OpenCase) -> None:

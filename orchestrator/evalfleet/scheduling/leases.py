@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalfleet.scheduling import adoption, grants, recordings, settling
+from evalfleet.scheduling import adoption, grants, recordings, settling, spending
 from evalfleet.scheduling.events import Decision, Reply
 from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRequest, LiveAttempt, WorkerCommand
 from evalfleet.scheduling.state import Lease, OpenCase, Phase, RunState, WorkerView
@@ -50,6 +50,8 @@ def _reconcile(state: RunState, worker: WorkerView, request: ExchangeRequest, no
             lease = worker.leases[live.attempt]
         if lease is not None and (live.waiting or live.waited or lease.waiting):
             _note_wait(state, lease, live, now)
+        if state.purse is not None:
+            spending.asked(state, worker, live)
     for recording in request.recorded:
         recordings.reported(state, worker, recording)
 
@@ -64,6 +66,7 @@ def _grant_never_arrived(state: RunState, case: OpenCase) -> None:
     lease = grants.release(state, case)
     if lease is not None and lease.announced:
         state.buffer.closed.append(lease.attempt)
+        grants.never_began(state, lease.attempt)
     if case.decided:
         del state.cases[case.ordinal]
         return

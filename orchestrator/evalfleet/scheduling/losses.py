@@ -54,6 +54,7 @@ def lose(state: RunState, lease: Lease, kind: FailureKind, code: str, *, blamed:
     if announcing:
         # The grant never left, so nothing ran and nothing is to be recorded.
         state.buffer.closed.append(lease.attempt)
+        grants.never_began(state, lease.attempt)
         grants.make_ready(state, case)
         return
     state.buffer.lost.append(

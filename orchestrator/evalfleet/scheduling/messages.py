@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from evalfleet.model.case import Case
 from evalfleet.model.model_call import AccountUse
+from evalfleet.model.money import Money
 from evalfleet.model.record import Recording, SealedAttempt
 
 
@@ -15,7 +16,8 @@ class LiveAttempt:
     """An attempt that a worker holds: running, or sealed but not carried by this call.
 
     It has waited `waited` seconds to be allowed model calls, or for a lane, and is `waiting` now; that is no time of
-    its own. A `parked` one holds no lane meanwhile.
+    its own. A `parked` one holds no lane meanwhile. `asks` is what it must be allowed to spend in all before it can go
+    on, None when it has what it needs.
     """
 
     attempt: int
@@ -23,6 +25,7 @@ class LiveAttempt:
     waited: float = 0.0
     waiting: bool = False
     parked: bool = False
+    asks: Money | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class ExchangeRequest:
 class Grant:
     """The right to run one case. `isolated` runs it alone in its own process, since its worker died before;
     `recorded` judges the recording that the store has of it, without the agent; `begun` goes on where the recorded
-    beginning of its conversation ended.
+    beginning of its conversation ended. `allowance` is what the attempt may spend, None without a hard budget.
     """
 
     attempt: int
@@ -69,6 +72,15 @@ class Grant:
     isolated: bool = False
     recorded: bool = False
     begun: bool = False
+    allowance: Money | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopUp:
+    """An attempt may spend so much in all."""
+
+    attempt: int
+    total: Money
 
 
 class CommandKind(StrEnum):
@@ -96,3 +108,4 @@ class ExchangeReply:
     grants: tuple[Grant, ...] = ()
     commands: tuple[WorkerCommand, ...] = ()
     recorded: tuple[int, ...] = ()
+    top_ups: tuple[TopUp, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from evalfleet.errors import FailureKind
 from evalfleet.model.record import (
     AttemptWrite,
+    Charge,
     Committed,
     IntentKind,
     LostAttempt,
@@ -13,7 +14,7 @@ from evalfleet.model.record import (
     SettleWithout,
 )
 from evalfleet.model.verdict import Outcome, RunStatus, Settlement, Verdict
-from evalfleet.scheduling import admission, grants, losses, recordings
+from evalfleet.scheduling import admission, grants, losses, recordings, spending
 from evalfleet.scheduling.events import PageRead, StopAsked
 from evalfleet.scheduling.messages import CommandKind, WorkerCommand
 from evalfleet.scheduling.state import OpenCase, Phase, RunState, WorkerView
@@ -32,10 +33,12 @@ def sealed(state: RunState, worker: WorkerView, seal: SealedAttempt, now: float)
     if case.lease is not None and case.lease.attempt == seal.attempt:
         lease = grants.release(state, case)
         if lease is not None and lease.announced:
-            state.buffer.closed.append(seal.attempt)
+            _close_intent(state, seal)
     elif (intent := state.open_intents.pop(seal.attempt, None)) is not None:
         case.external = case.external or intent.kind is IntentKind.EXTERNAL
-        state.buffer.closed.append(seal.attempt)
+        _close_intent(state, seal)
+    elif state.purse is not None and seal.attempt in state.purse.open:
+        _close_intent(state, seal)
     if case.lease is None:
         case.phase = Phase.COMMITTING
     excused = admission.ended(state, case, lease, seal, now) and not case.external
@@ -43,6 +46,13 @@ def sealed(state: RunState, worker: WorkerView, seal: SealedAttempt, now: float)
     recordings.spend(state, case, seal)
     state.buffer.attempts[seal.attempt] = write
     state.buffer.size += seal.rows.size
+
+
+def _close_intent(state: RunState, seal: SealedAttempt) -> None:
+    if state.purse is not None and seal.attempt in state.purse.open:
+        state.buffer.charges.append(Charge(seal.attempt, spending.spending_of(state.purse, seal)))
+    else:
+        state.buffer.closed.append(seal.attempt)
 
 
 def _in_flight(state: RunState, attempt: int) -> bool:
@@ -68,6 +78,9 @@ def committed(state: RunState, result: Committed, now: float) -> None:
     if batch is None:
         return
     recordings.committed(state, batch)
+    if state.purse is not None:
+        for lost in batch.lost:
+            state.purse.lose(lost.attempt)
     for write in batch.attempts:
         _attempt_committed(state, write, result, now)
     for lost in batch.lost:
@@ -79,6 +92,7 @@ def committed(state: RunState, result: Committed, now: float) -> None:
     for settlement in batch.settled:
         _settled_without(state, settlement, result)
     for intent in batch.intents:
+        spending.reserved(state, intent)
         grants.announced(state, intent, now)
 
 
@@ -97,6 +111,9 @@ def _attempt_committed(state: RunState, write: AttemptWrite, result: Committed, 
         if seal.kind is not None:
             state.kinds[seal.kind.value] = state.kinds.get(seal.kind.value, 0) + 1
     case = state.cases.get(seal.case)
+    if inserted or seal.attempt in result.rejected:
+        pending = None if case is None else case.pending
+        spending.settled(state, seal, "" if pending is None else pending.case.arm)
     if seal.attempt in result.rejected:
         _rejected(state, write, now)
     elif seal.attempt in result.settled:

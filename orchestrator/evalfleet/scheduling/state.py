@@ -14,8 +14,10 @@ from enum import StrEnum
 from evalfleet.errors import FailureKind
 from evalfleet.model.ids import attempt_id
 from evalfleet.model.model_call import AccountUse, added_up
+from evalfleet.model.money import BudgetPolicy
 from evalfleet.model.record import (
     AttemptWrite,
+    Charge,
     Claim,
     CommitBatch,
     Intent,
@@ -27,7 +29,8 @@ from evalfleet.model.record import (
 )
 from evalfleet.scheduling.breaker import Breaker, restored, tells
 from evalfleet.scheduling.events import StopAsked
-from evalfleet.scheduling.messages import Grant, WorkerCommand
+from evalfleet.scheduling.messages import Grant, TopUp, WorkerCommand
+from evalfleet.scheduling.money import Purse, Reservation
 from evalfleet.scheduling.pace import Pace
 
 #: Seconds without a new call after which a worker that holds leases counts as stalled: killing it costs all that it
@@ -48,7 +51,7 @@ class RunPolicy:
     `sandboxed` names the arms whose attempts have a sandbox: at most `sandboxes` of those at once, and so many
     `sandbox_starts` a second. `isolated` says that attempts run in processes of their own, which tell nothing before
     they end. A run that only waits for paused arms is limited after `outage`, and nothing is granted any more once the
-    run is older than `wall`.
+    run is older than `wall`, or once its `budget` is spent.
     """
 
     concurrency: int
@@ -64,6 +67,7 @@ class RunPolicy:
     isolated: bool = False
     outage: float = 1800.0
     wall: float | None = None
+    budget: BudgetPolicy | None = None
     attempt_timeout: float | None = None
     lease_ttl: float = 30.0
     lease_grace: float = 5.0
@@ -168,8 +172,8 @@ class WorkerView:
 
     `epoch_seen` is the epoch of the last reply it had when it called: only a list that was made after a reply of
     this epoch is surely newer than every earlier grant. `durable` names committed attempts that its last list
-    still held; `announced` names cases whose grants wait for an open poll; `acks`, `grants`, `commands` and
-    `recorded` wait for its next reply.
+    still held; `announced` names cases whose grants wait for an open poll; `acks`, `grants`, `commands`,
+    `recorded` and `top_ups` wait for its next reply.
     """
 
     id: str
@@ -195,6 +199,7 @@ class WorkerView:
     commands: list[WorkerCommand] = field(default_factory=list[WorkerCommand])
     recorded: list[int] = field(default_factory=list[int])
     rates: tuple[AccountUse, ...] = ()
+    top_ups: list[TopUp] = field(default_factory=list[TopUp])
 
 
 @dataclass(slots=True)
@@ -209,6 +214,7 @@ class Buffer:
     settled: list[SettleWithout] = field(default_factory=list[SettleWithout])
     intents: list[Intent] = field(default_factory=list[Intent])
     closed: list[int] = field(default_factory=list[int])
+    charges: list[Charge] = field(default_factory=list[Charge])
     recordings: dict[int, Recording] = field(default_factory=dict[int, Recording])
     spent: list[int] = field(default_factory=list[int])
     taken: frozenset[int] = frozenset()
@@ -216,7 +222,14 @@ class Buffer:
 
     def __bool__(self) -> bool:
         return bool(
-            self.attempts or self.lost or self.settled or self.intents or self.closed or self.recordings or self.spent
+            self.attempts
+            or self.lost
+            or self.settled
+            or self.intents
+            or self.closed
+            or self.charges
+            or self.recordings
+            or self.spent
         )
 
     def take(self, limit: int) -> CommitBatch:
@@ -231,11 +244,13 @@ class Buffer:
             settled=tuple(self.settled),
             intents=tuple(self.intents),
             closed_intents=tuple(self.closed),
+            charges=tuple(charge for charge in self.charges if charge.attempt not in self.attempts),
             recordings=tuple(self.recordings.values()),
             spent_recordings=tuple(self.spent),
         )
         self.size -= sum(len(recording.body) for recording in self.recordings.values())
         self.lost, self.settled, self.intents, self.closed, self.spent = [], [], [], [], []
+        self.charges = [charge for charge in self.charges if charge.attempt in self.attempts]
         self.recordings = {}
         self.taken = frozenset(write.sealed.attempt for write in chosen)
         return batch
@@ -263,6 +278,7 @@ class RunState:
     wall_offset: float
     open_intents: dict[int, OpenIntent]
     pace: Pace | None
+    purse: Purse | None = None
     breakers: dict[str, Breaker] = field(default_factory=dict[str, Breaker])
     cases: dict[int, OpenCase] = field(default_factory=dict[int, OpenCase])
     workers: dict[str, WorkerView] = field(default_factory=dict[str, WorkerView])
@@ -337,6 +353,7 @@ def begin(claim: Claim, policy: RunPolicy, now: float, wall: float, *, adoption:
         began=now - claim.age,
         wall_offset=wall - now,
         open_intents={intent.attempt: intent for intent in claim.open_intents},
+        purse=None if policy.budget is None else _purse(claim, policy.budget),
         pace=None if starts is None else Pace(starts, at=now, tells=not policy.isolated),
         breakers=_remembered(claim, policy, now) if adoption is Adoption.ROSTER else {},
         tallies=dict(claim.tallies),
@@ -344,6 +361,11 @@ def begin(claim: Claim, policy: RunPolicy, now: float, wall: float, *, adoption:
         judge_usd=claim.judge_usd,
         unknown_judge_cost=claim.unknown_judge_cost,
     )
+
+
+def _purse(claim: Claim, budget: BudgetPolicy) -> Purse:
+    open_ = {intent.attempt: Reservation(intent.arm, intent.reserved) for intent in claim.open_intents}
+    return Purse.restored(budget, claim.spending, open_)
 
 
 def _remembered(claim: Claim, policy: RunPolicy, now: float) -> dict[str, Breaker]:

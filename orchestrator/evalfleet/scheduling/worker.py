@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from evalfleet.model.model_call import AccountUse
+from evalfleet.model.money import Money
 from evalfleet.model.record import Recording, SealedAttempt
 from evalfleet.ports import Clock
 from evalfleet.processes import resident_memory
@@ -115,6 +116,7 @@ class Worker:
         self._holding = False
         self._queued: dict[int, asyncio.Future[None]] = {}
         self.on_free_lane: Callable[[], None] | None = None
+        self.allowed: Callable[[int, Money], None] | None = None
         self.uses: Callable[[], tuple[AccountUse, ...]] | None = None
 
     def drain(self) -> None:
@@ -155,6 +157,12 @@ class Worker:
     def unpark(self, attempt: int) -> bool:
         """See `WorkerLane.take`."""
         return self._state.unpark(attempt)
+
+    def ask(self, attempt: int, total: Money | None) -> None:
+        """Ask that a running attempt may spend so much in all; `allowed` is called once it may. None takes it back."""
+        self._state.ask(attempt, total)
+        if total is not None:
+            self._hand_over_soon()
 
     async def run(self) -> WorkerEnd:
         """Exchange until the coordinator says stop, is gone for good, or a drain is done; says which it was."""
@@ -239,6 +247,9 @@ class Worker:
             durable = self._durable[attempt]
             if not durable.done():
                 durable.set_result(None)
+        for top_up in received.top_ups:
+            if self.allowed is not None:
+                self.allowed(top_up.attempt, top_up.total)
         for command in received.commands:
             self._obey(command)
         if self._holding:

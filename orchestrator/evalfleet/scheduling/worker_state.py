@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from evalfleet.model.money import Money
 from evalfleet.model.record import Recording, SealedAttempt
 from evalfleet.scheduling.messages import (
     CommandKind,
@@ -13,6 +14,7 @@ from evalfleet.scheduling.messages import (
     Grant,
     LiveAttempt,
     MadeSandbox,
+    TopUp,
     WorkerCommand,
 )
 
@@ -27,11 +29,14 @@ class Contact(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What a reply asks for: grants to start, commands to carry out, and recordings that may be judged now."""
+    """What a reply asks for: grants to start, commands to carry out, recordings that may be judged now, and
+    what attempts may spend.
+    """
 
     grants: tuple[Grant, ...] = ()
     commands: tuple[WorkerCommand, ...] = ()
     durable: tuple[int, ...] = ()
+    top_ups: tuple[TopUp, ...] = ()
 
 
 @dataclass(slots=True)
@@ -57,7 +62,8 @@ class WorkerState:
     `live` maps running attempts to their case ordinal; `sealed` keeps every attempt until it is acknowledged.
     `recorded` keeps the recordings of running attempts until they are known to be durable. `body_limit` bounds the
     bytes of sealed and recorded attempts in one call; the other sealed ones are listed as live. `made` is news that no
-    answered call has carried, the first `told` of it in the newest one.
+    answered call has carried, the first `told` of it in the newest one. `asks` holds what attempts must be allowed to
+    spend in all before they can go on.
     """
 
     id: str
@@ -76,6 +82,7 @@ class WorkerState:
     made: list[MadeSandbox] = field(default_factory=list[MadeSandbox])
     waits: dict[int, Wait] = field(default_factory=dict[int, Wait])
     parked: set[int] = field(default_factory=set[int])
+    asks: dict[int, Money] = field(default_factory=dict[int, Money])
     told: int = 0
 
     @property
@@ -94,8 +101,12 @@ class WorkerState:
             wait.total, wait.since = wait.seconds(now), None
 
     def park(self, attempt: int) -> bool:
-        """Let a waiting attempt give up its lane; False when as many have as there are lanes."""
-        if attempt not in self.live or len(self.parked) >= self.lanes:
+        """Let a waiting attempt give up its lane; False when as many have as there are lanes.
+
+        One that waits for money always may: who has some may need just this lane, to give it back.
+        """
+        many = attempt not in self.asks and len(self.parked - self.asks.keys()) >= self.lanes
+        if attempt not in self.live or many:
             return False
         self.parked.add(attempt)
         return True
@@ -107,6 +118,14 @@ class WorkerState:
                 return False
             self.parked.discard(attempt)
         return True
+
+    def ask(self, attempt: int, total: Money | None) -> None:
+        """A running attempt must be allowed to spend so much in all; None when it asks for nothing any more."""
+        if total is None:
+            self.asks.pop(attempt, None)
+        elif attempt in self.live:
+            self.asks[attempt] = total
+            self.waits.setdefault(attempt, Wait())
 
     def request(self, now: float, rss: int = 0) -> ExchangeRequest:
         """The next call: the whole present state under a higher number. `rss` is in bytes."""
@@ -139,7 +158,8 @@ class WorkerState:
 
     def _waiting(self, attempt: int, case: int, now: float) -> LiveAttempt:
         wait = self.waits[attempt]
-        return LiveAttempt(attempt, case, wait.seconds(now), wait.since is not None, attempt in self.parked)
+        parked, asks = attempt in self.parked, self.asks.get(attempt)
+        return LiveAttempt(attempt, case, wait.seconds(now), wait.since is not None, parked, asks)
 
     def _carried_recordings(self, size: int) -> tuple[Recording, ...]:
         """The recordings for which a call of `size` bytes has room: at least one when it carries nothing else."""
@@ -171,12 +191,13 @@ class WorkerState:
         if any(command.kind is CommandKind.STOP for command in reply.commands):
             self.stopped = True
         durable = tuple(attempt for attempt in reply.recorded if self.recorded.pop(attempt, None) is not None)
-        return Received(tuple(fresh), reply.commands, durable)
+        return Received(tuple(fresh), reply.commands, durable, reply.top_ups)
 
     def seal(self, sealed: SealedAttempt) -> None:
         """An attempt ended; it is kept until the coordinator acknowledges its commit."""
         self.live.pop(sealed.attempt, None)
         self.waits.pop(sealed.attempt, None)
+        self.asks.pop(sealed.attempt, None)
         self.parked.discard(sealed.attempt)
         self.recorded.pop(sealed.attempt, None)
         self.sealed[sealed.attempt] = sealed

@@ -9,6 +9,7 @@ from typing import Any
 from evalfleet.errors import Fenced
 from evalfleet.model.record import (
     AttemptWrite,
+    Charge,
     CommitBatch,
     Committed,
     Intent,
@@ -16,7 +17,7 @@ from evalfleet.model.record import (
     Recording,
     SettleWithout,
 )
-from evalfleet.store import write_sql
+from evalfleet.store import spending_sql, write_sql
 from evalfleet.store.binary import HEADER, TRAILER
 from evalfleet.store.connection import Connection
 from evalfleet.store.rows import finished
@@ -57,9 +58,8 @@ async def apply(
         if batch.settled:
             settled_cases = await _numbers(connection, write_sql.WRITE_SETTLED, place | _settled(batch.settled))
         if batch.intents:
-            await connection.execute(write_sql.OPEN_INTENT, place | _intents(batch.intents))
-        if closed := [*batch.closed_intents, *(lost.attempt for lost in batch.lost)]:
-            await connection.execute(write_sql.CLOSE_INTENT, (fence.run_key, closed))
+            await connection.execute(spending_sql.OPEN_INTENT, place | _intents(batch.intents))
+        await _close_intents(connection, fence.run_key, batch)
         if batch.recordings:
             await connection.execute(write_sql.RECORD, place | _recordings(batch.recordings))
         if batch.spent_recordings:
@@ -67,6 +67,17 @@ async def apply(
             await connection.execute(write_sql.FORGET_RECORDINGS, given)
         failpoint("after_copy")
     return Committed(row[0], fence.epoch, frozenset(inserted), frozenset(settled), frozenset(settled_cases))
+
+
+async def _close_intents(connection: Connection, run_key: int, batch: CommitBatch) -> None:
+    """The loss of an attempt comes before what a late seal of it says."""
+    if batch.lost:
+        lost = [lost.attempt for lost in batch.lost]
+        await connection.execute(spending_sql.CLOSE_LOST, (run_key, lost))
+    if batch.charges:
+        await connection.execute(spending_sql.CLOSE_CHARGED, {"run_key": run_key, **_charges(batch.charges)})
+    if batch.closed_intents:
+        await connection.execute(spending_sql.CLOSE_INTENT, (run_key, [*batch.closed_intents]))
 
 
 async def rehearse(connection: Connection) -> None:
@@ -180,8 +191,23 @@ def _intents(intents: Iterable[Intent]) -> dict[str, Any]:
             "ordinals": lambda one: one.case,
             "kinds": lambda one: one.kind.value,
             "workers": lambda one: one.worker,
+            "nanos": lambda one: one.reserved.nanos,
+            "tokens": lambda one: one.reserved.tokens,
         },
         intents,
+    )
+
+
+def _charges(charges: Iterable[Charge]) -> dict[str, Any]:
+    return _columns(
+        {
+            "attempts": lambda one: one.attempt,
+            "spent_nanos": lambda one: one.spending.spent.nanos,
+            "spent_tokens": lambda one: one.spending.spent.tokens,
+            "possible_nanos": lambda one: one.spending.possible.nanos,
+            "possible_tokens": lambda one: one.spending.possible.tokens,
+        },
+        charges,
     )
 
 

@@ -245,6 +245,12 @@ intents = Table(
     of("ordinal", Integer),
     of("kind", INTENT_KIND),
     of("worker", Text),
+    of("reserved_nanos", BigInteger, "0"),
+    of("reserved_tokens", BigInteger, "0"),
+    maybe("spent_nanos", BigInteger),
+    maybe("spent_tokens", BigInteger),
+    maybe("possible_nanos", BigInteger),
+    maybe("possible_tokens", BigInteger),
     PrimaryKeyConstraint("run_key", "attempt"),
     Index("intents_open_idx", "run_key", postgresql_where=text("closed_at IS NULL")),
 )

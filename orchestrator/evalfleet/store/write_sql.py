@@ -105,7 +105,9 @@ ORDER BY attempt DESC LIMIT 1000
 
 OPEN_INTENTS = _sql("""
 SELECT attempt, ordinal, worker, kind, extract(epoch FROM created_at)::float8,
-       (SELECT r.turns IS NULL FROM recordings r WHERE r.run_key = i.run_key AND r.ordinal = i.ordinal) IS TRUE
+       (SELECT r.turns IS NULL FROM recordings r WHERE r.run_key = i.run_key AND r.ordinal = i.ordinal) IS TRUE,
+       reserved_nanos, reserved_tokens,
+       (SELECT c.arm FROM cases c WHERE c.run_key = i.run_key AND c.ordinal = i.ordinal)
 FROM intents i WHERE run_key = %s AND closed_at IS NULL AND epoch < %s ORDER BY attempt
 """)
 
@@ -244,19 +246,6 @@ WITH settled AS (
     WHERE r.run_key = %(run_key)s AND n.failures > 0
 )
 SELECT ordinal FROM settled
-""")
-
-OPEN_INTENT = _sql("""
-INSERT INTO intents (attempt, epoch, run_key, ordinal, kind, worker)
-SELECT attempt, %(epoch)s, %(run_key)s, ordinal, kind, worker
-FROM unnest(%(attempts)s::bigint[], %(ordinals)s::integer[], %(kinds)s::intent_kind[], %(workers)s::text[])
-     AS g (attempt, ordinal, kind, worker)
-ON CONFLICT (run_key, attempt) DO NOTHING
-""")
-
-CLOSE_INTENT = _sql("""
-UPDATE intents SET closed_at = clock_timestamp()
-WHERE run_key = %s AND attempt = ANY(%s::bigint[]) AND closed_at IS NULL
 """)
 
 #: The first whole recording of a case stays: it is what the next attempt judges. A beginning gives way to a longer one.

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from evalfleet.errors import ConfigurationError, FailureKind, Fenced, RunHeld, StoreError
+from evalfleet.model.money import Money, Spending
 from evalfleet.model.record import Claim, CommitBatch, Committed, EndedAttempt, IntentKind, OpenIntent, PendingCase
 from evalfleet.ports import Holder
 from evalfleet.store import write_sql
@@ -16,6 +17,7 @@ from evalfleet.store.case_row import WIDTH, read_case
 from evalfleet.store.connection import Connection
 from evalfleet.store.lifeline import REFUSED, Lifeline
 from evalfleet.store.replay import KEEP_BYTES, Kept
+from evalfleet.store.spending import run_spending
 
 #: Seconds for which a lost store is waited for before the coordinator gives up.
 PATIENCE = 600.0
@@ -98,6 +100,15 @@ class PostgresRecorder:
 
         return await self._lifeline.run(work)
 
+    async def spending(self) -> Mapping[str, Spending]:
+        """See `Recorder.spending`."""
+
+        async def work(connection: Connection) -> Mapping[str, Spending]:
+            found = await run_spending(connection, self._fence.run_key)
+            return {arm: one.spending for arm, one in found.items()}
+
+        return await self._lifeline.run(work)
+
     async def beat(self, progress: Mapping[str, Any]) -> bool:
         """See `Recorder.beat`; readers that listen are told."""
         body = json.dumps(dict(progress))
@@ -151,9 +162,7 @@ class PostgresRecorder:
             cursor = await connection.execute(write_sql.CLAIMED_TALLIES, place)
             tallies = {str(what): int(cases) for what, cases in await cursor.fetchall()}
             cursor = await connection.execute(write_sql.OPEN_INTENTS, (run_key, epoch))
-            intents = [
-                OpenIntent(a, c, worker, IntentKind(k), *rest) for a, c, worker, k, *rest in await cursor.fetchall()
-            ]
+            open_intents = await cursor.fetchall()
             cursor = await connection.execute("SELECT arm, name FROM arms WHERE run_key = %s", (run_key,))
             self._arms = {int(arm): str(name) for arm, name in await cursor.fetchall()}
             cursor = await connection.execute(write_sql.LAST_ATTEMPTS, (run_key,))
@@ -174,7 +183,7 @@ class PostgresRecorder:
             spent_usd=spent,
             judge_usd=judge_usd,
             unknown_judge_cost=unknown_judge_cost,
-            open_intents=tuple(intents),
+            open_intents=tuple(_open_intent(row, self._arms) for row in open_intents),
             tallies=tallies,
             recent=tuple(reversed(recent)),
             age=age,
@@ -272,6 +281,12 @@ async def _refusal(connection: Connection, run_id: str) -> Exception:
         f"run {run_id} is held by process {pid} on {host} ({since}); a run can be resumed 15 s after its "
         f"coordinator fell silent, or at once with --steal"
     )
+
+
+def _open_intent(row: Sequence[Any], arms: Mapping[int, str]) -> OpenIntent:
+    attempt, case, worker, kind, created_at, recorded, nanos, tokens, arm = row
+    reserved = Money(nanos, tokens)
+    return OpenIntent(attempt, case, worker, IntentKind(kind), created_at, recorded, reserved, arms.get(arm, ""))
 
 
 def _pending(row: Sequence[Any], arms: Mapping[int, str]) -> PendingCase:

@@ -158,7 +158,7 @@ def test_set_changes_limits_and_sampling(tmp_path: Path) -> None:
         ("evals.select", "[x]", "INVALID_OVERRIDE", "evals.select"),
         ("limits.concurency", "7", "UNKNOWN_KEY", "limits.concurency"),
         ("limits.concurrency", "many", "INVALID_VALUE", "limits.concurrency"),
-        ("budget.usd", "7", "NOT_SUPPORTED", "budget.usd"),
+        ("budget.usd", "-7", "INVALID_VALUE", "budget.usd"),
         ("rate.openai:m.concurrency", "0", "INVALID_VALUE", "rate.openai:m.concurrency"),
         ("stop.early_exit", "true", "NOT_SUPPORTED", "stop.early_exit"),
     ],
