@@ -53,7 +53,7 @@ def _rationed(state: GovernorState, who: Sharer, report: AccountReport, now: flo
         account.rounds, account.answered_at = 0, now
     if report.throttle is not None:
         _throttled(account, report.throttle, now)
-    else:
+    elif now >= account.blocked_until:  # what is answered meanwhile was sent before, and tells nothing of after
         account.window.grow(report.answered, account.demand)
     _distribute(account)
     return _allotment(account, who, share, report, now)

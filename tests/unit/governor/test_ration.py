@@ -126,7 +126,10 @@ def test_a_long_wait_on_every_call_and_recovery_climbs_back() -> None:
     state, now = GovernorState(), 0.0
     allotment = report(state, now, in_flight=100, waiting=400, throttle=Throttle(calls=1, age=1.0, wait=90.0))
     report(state, 1.0, in_flight=0, waiting=500, concurrency=0, throttle=Throttle(calls=99, age=1.2, wait=89.0))
+    # what had been let through before is answered meanwhile, and is no reason to come back all at once
+    report(state, 2.0, in_flight=0, waiting=500, concurrency=0, answered=60)
     now = 1.0 + 90.0
+    assert report(state, now, waiting=500, concurrency=0, allotted=True).concurrency == 1
     for _ in range(60):  # a round trip of half a second
         allotment = report(state, now, waiting=500, concurrency=allotment.concurrency, allotted=True)
         assert allotment.blocked == 0.0
