@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from evalfleet.gateway.app import attempt_app
 from evalfleet.gateway.tunnel import Tunnel
@@ -16,7 +17,7 @@ from evalfleet.sandbox_ports import Listening, Routes
 
 #: Seconds that answers under way may take once an attempt is over.
 _FAREWELL = 1
-_TOKEN_BITS = 192
+TOKEN_BITS = 192
 
 
 class AttemptGateway:
@@ -53,7 +54,7 @@ class GatewayRoom:
     async def open(self, sandbox: Listening, allow: Sequence[str], routes: Routes) -> AttemptGateway:
         """See `Gateway.open`."""
         allowed = [Destination.of(each) for each in allow]
-        token = f"{self._random.bits(_TOKEN_BITS):048x}"
+        token = f"{self._random.bits(TOKEN_BITS):048x}"
         async with AsyncExitStack() as opened:
             inlet = await sandbox.listen()
             listener = opened.enter_context(socket.socket(fileno=inlet.descriptor))
@@ -66,15 +67,16 @@ class GatewayRoom:
                 tunnel = Tunnel(way_out, token, allowed)
                 opened.push_async_callback(tunnel.close)
                 await tunnel.start()
-            server = await _serve(listener, token, routes)
+            server = await serve(listener, attempt_app(token, routes))
             opened.pop_all()  # all of it stands, and is the gateway's to close
         return AttemptGateway(environment, server, listener, tunnel)
 
 
-async def _serve(listener: socket.socket, token: str, routes: Routes) -> uvicorn.Server:
+async def serve(listener: socket.socket, app: ASGIApp) -> uvicorn.Server:
+    """Answer requests on a socket that is bound, until the server's `shutdown`."""
     listener.setblocking(False)
     config = uvicorn.Config(
-        attempt_app(token, routes),
+        app,
         http="h11",
         ws="none",
         lifespan="off",
