@@ -16,6 +16,7 @@ import marshal
 import os
 import socket
 import struct
+import sys
 from collections.abc import Mapping, Sequence
 
 #: What a supervisor reports: `exit 0`, `signal 9`, `error 2 program` (an errno, and what it is about: program, cwd,
@@ -30,7 +31,7 @@ SUPERVISOR, WARDEN, ENCLOSURE = b"+", b"@", b"#"
 _LENGTH = struct.Struct("!I")
 _INT = struct.Struct("i")
 #: `recv_fds` of the standard library ignores its flags.
-_NOT_INHERITED: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+_NOT_INHERITED = socket.MSG_CMSG_CLOEXEC if sys.platform == "linux" else 0
 #: Sent in place of a request: end what is left of the last one.
 END = _LENGTH.pack(0)
 #: The length of what announces a request.

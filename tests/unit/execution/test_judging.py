@@ -24,6 +24,7 @@ from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.suite import DeclaredScenario
 from evalfleet.model.turn import Turn, TurnInput
 from evalfleet.model.verdict import ScoreState, Style, Verdict
+from evalfleet.ports import ModelCalls
 from evalfleet.suites.parse import parse_suite
 from evalfleet.suites.registry import asks_judge
 from evalfleet.testing.fakes import FakeSecrets, FixedRandom
