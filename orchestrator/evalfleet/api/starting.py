@@ -132,12 +132,26 @@ async def resume(run: str, options: ResumeOptions | None = None, listeners: List
                 await judge_suites(session, plan, info.id)
                 return RunHandle(session, info.id)
             await _reopen(session, info, chosen.retry)
+            await _note_edits(session, info, request.overrides, chosen.overrides)
             work = _Work(plan, request, place, venue, listeners, chosen.keep_sandbox)
             await _go_on(session, work, info, steal=chosen.steal)
     except BaseException:
         await session.close()
         raise
     return RunHandle(session, info.id)
+
+
+async def _note_edits(session: Session, info: RunInfo, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Keep who changed which limit of the run, and from what: as `--set` said it, else as the experiment does."""
+    edits = {name: (before.get(name) or _planned(info.experiment, name), value) for name, value in now.items()}
+    if edits:
+        await lifecycle.note_edits(session.url, info.id, edits, who=lifecycle.current_user(), why="resume --set")
+
+
+def _planned(experiment: Any, name: str) -> str | None:
+    for part in name.split("."):
+        experiment = experiment.get(part) if isinstance(experiment, Mapping) else None
+    return None if experiment is None else str(experiment)
 
 
 def _nothing_to_retry(why: str) -> DefinitionError:

@@ -209,7 +209,8 @@ class RunProgress:
 
     `judge_usd` is what its judge calls cost, apart from the agents' `cost_usd`; `unknown_judge_cost` counts calls
     without a figure. `paused` says of each arm that is paused why. `rates` is the run's use of accounts whose rate is
-    governed, each as the fields of an `AccountUse`.
+    governed, each as the fields of an `AccountUse`. `budget` holds the `limit` of `usd` and of
+    `tokens`, what is `spent`, `possible` and `reserved` of it, and the same below `arms`.
     """
 
     at: float
@@ -226,3 +227,4 @@ class RunProgress:
     failures_by_kind: Mapping[str, int] = field(default_factory=dict[str, int])
     paused: Mapping[str, str] = field(default_factory=dict[str, str])
     rates: Sequence[Mapping[str, Any]] = ()
+    budget: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -130,6 +130,7 @@ def progress_value(progress: RunProgress) -> dict[str, Any]:
         "unknown_judge_cost": progress.unknown_judge_cost,
         "failures_by_kind": dict(progress.failures_by_kind),
         "paused": dict(progress.paused),
+        "budget": dict(progress.budget),
     }
 
 

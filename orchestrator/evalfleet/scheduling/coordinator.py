@@ -13,7 +13,7 @@ from evalfleet.model.record import CommitBatch
 from evalfleet.model.report import RunProgress
 from evalfleet.model.verdict import RunStatus, Verdict
 from evalfleet.ports import Clock, Holder, Recorder
-from evalfleet.scheduling import admission
+from evalfleet.scheduling import admission, spending
 from evalfleet.scheduling.decide import decide
 from evalfleet.scheduling.events import (
     CommitDone,
@@ -169,6 +169,7 @@ class Coordinator:
             failures_by_kind=dict(state.kinds),
             paused=admission.paused(state),
             rates=tuple(asdict(use) for use in state.rates),
+            budget=spending.shown(state),
         )
 
     # --- events in, decisions out -----------------------------------------------------------------------------

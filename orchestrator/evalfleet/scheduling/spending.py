@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from evalfleet.model.money import Ceiling, Money, Spending
 from evalfleet.model.record import Intent, IntentKind, SealedAttempt
 from evalfleet.model.verdict import RunStatus
@@ -197,28 +199,40 @@ def _leases(state: RunState) -> dict[int, Lease]:
 # --- what is shown ------------------------------------------------------------------------------------------------
 
 
-def words(state: RunState) -> str:
-    """The three figures of each budget that is used up, or of all."""
+def shown(state: RunState) -> dict[str, Any]:
+    """The budget as `RunProgress.budget` has it; empty without one."""
     purse = state.purse
     if purse is None:
+        return {}
+    arms = {arm: _figures(ceiling, purse.of(arm)) for arm, ceiling in purse.policy.arms.items()}
+    return {**_figures(purse.policy.run, purse.run), **({"arms": arms} if arms else {})}
+
+
+def _figures(ceiling: Ceiling, figures: Figures) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    parts = {"spent": figures.spent, "possible": figures.possible, "reserved": figures.reserved}
+    if ceiling.nanos is not None:
+        found["usd"] = {"limit": Money(ceiling.nanos).usd, **{name: part.usd for name, part in parts.items()}}
+    if ceiling.tokens is not None:
+        found["tokens"] = {"limit": ceiling.tokens, **{name: part.tokens for name, part in parts.items()}}
+    return found
+
+
+def words(state: RunState) -> str:
+    """The three figures of the run's budget, and of those of arms that are used up."""
+    purse, found = state.purse, shown(state)
+    if purse is None:
         return ""
-    parts = [*_words("budget", purse.policy.run, purse.run)] if purse.policy.run else []
-    for arm, ceiling in purse.policy.arms.items():
-        if arm in purse.closed and ceiling:
-            parts += _words(f"budget.arms.{arm}", ceiling, purse.of(arm))
+    parts = [f"budget.{what} {_told(found[what])}" for what in ("usd", "tokens") if what in found]
+    for arm, of_arm in found.get("arms", {}).items():
+        if arm in purse.closed:
+            parts += [f"budget.arms.{arm}.{what} {_told(figures)}" for what, figures in of_arm.items()]
     return "; ".join(parts)
 
 
-def _words(name: str, ceiling: Ceiling, figures: Figures) -> list[str]:
-    spent, possible, held = figures.spent, figures.possible, figures.reserved
-    parts: list[str] = []
-    if ceiling.nanos is not None:
-        amounts = f"{spent.usd:.6g} spent, {possible.usd:.6g} possible, {held.usd:.6g} reserved"
-        parts.append(f"{name}.usd of {Money(ceiling.nanos).usd:g}: {amounts}")
-    if ceiling.tokens is not None:
-        amounts = f"{spent.tokens:,} spent, {possible.tokens:,} possible, {held.tokens:,} reserved"
-        parts.append(f"{name}.tokens of {ceiling.tokens:,}: {amounts}")
-    return parts
+def _told(figures: dict[str, float]) -> str:
+    limit, *rest = (f"{value:,}" if isinstance(value, int) else f"{value:.6g}" for value in figures.values())
+    return f"of {limit}: {', '.join(f'{value} {name}' for value, name in zip(rest, list(figures)[1:], strict=True))}"
 
 
 def final_reason(state: RunState, reason: str | None) -> str | None:

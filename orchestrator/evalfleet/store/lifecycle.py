@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from evalfleet.errors import ConfigurationError, RunHeld
 from evalfleet.model.verdict import CaseStatus
@@ -16,6 +16,11 @@ from evalfleet.store.read_sql import STALE_SECONDS
 from evalfleet.store.write_sql import BLOCK_BITS
 
 _BATCH = 10_000
+
+_EDIT = b"""
+INSERT INTO edits (run_key, field, before, after, author, reason)
+SELECT run_key, %(name)s, %(before)s, %(after)s, %(who)s, %(why)s FROM runs WHERE id = %(run)s
+"""
 
 #: Which settlements `resume --retry` may reopen.
 RETRYABLE = (CaseStatus.ERRORED, CaseStatus.FAILED, CaseStatus.BLOCKED)
@@ -141,6 +146,14 @@ async def reopen(url: str, run: str, retry: Sequence[CaseStatus], *, who: str, w
         )
         await connection.execute(_REOPENED, (run_key,))
         return int(cases)
+
+
+async def note_edits(url: str, run: str, edits: Mapping[str, tuple[str | None, str]], *, who: str, why: str) -> None:
+    """Write down what a person changed of a run after it was planned: by field, what was said before and is now."""
+    async with await connect(url) as connection, connection.transaction():
+        for name, (before, after) in edits.items():
+            given = {"run": run, "name": name, "before": before, "after": after, "who": who, "why": why}
+            await connection.execute(_EDIT, given)
 
 
 async def delete_run(

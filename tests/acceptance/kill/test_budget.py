@@ -7,8 +7,8 @@ import json
 import re
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -41,7 +41,7 @@ EXPERIMENT = """
 schema_version: 1
 name: paid
 limits: {{concurrency: 32}}
-prices: {{m: {{input: {input}, output: {output}}}}}
+prices: {prices}
 budget: {budget}
 arms:
 {arms}
@@ -52,7 +52,7 @@ class Provider:
     """A model that counts what it is asked, by the model's name, in dollars and tokens, before it answers."""
 
     def __init__(self, seconds: float) -> None:
-        self.usd: Counter[str] = Counter()
+        self.usd = defaultdict[str, float](float)
         self.tokens: Counter[str] = Counter()
         self.calls = 0
         self.dearest = 0.0
@@ -65,7 +65,7 @@ class Provider:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 asked: dict[str, Any] = json.loads(body)
                 prompt = len(body) // 4
-                who = asked["messages"][-1]["content"].split()[0] if asked["messages"] else ""
+                who = asked["model"]
                 with lock:
                     provider.calls += 1
                     provider.usd[who] += (prompt * INPUT + ANSWER_TOKENS * OUTPUT) / 1e6
@@ -105,7 +105,7 @@ class Provider:
 
 
 @contextmanager
-def providing(seconds: float) -> Iterator[Provider]:
+def providing(seconds: float) -> Generator[Provider]:
     provider = Provider(seconds)
     thread = threading.Thread(target=provider.server.serve_forever, daemon=True)
     thread.start()
@@ -119,20 +119,21 @@ def providing(seconds: float) -> Iterator[Provider]:
 def written(folder: Path, url: str, cases: int, budget: str, arms: tuple[str, ...] = ("a",)) -> Path:
     (folder / "evals").mkdir(parents=True)
     (folder / "evals" / "paid.eval.py").write_text(EVAL)
-    rows = [json.dumps({"say": f"all case {row}"}) for row in range(cases)]
+    rows = [json.dumps({"say": f"case {row}"}) for row in range(cases)]
     (folder / "evals" / "rows.jsonl").write_text("\n".join(rows) + "\n")
     lines = [
-        f"  {arm}: {{adapter: openai, model: m, base_url: '{url}', max_tokens: {MOST_TOKENS}, stream: false}}"
+        f"  {arm}: {{adapter: openai, model: {arm}, base_url: '{url}', max_tokens: {MOST_TOKENS}, stream: false}}"
         for arm in arms
     ]
-    text = EXPERIMENT.format(budget=budget, arms="\n".join(lines), input=INPUT, output=OUTPUT)
+    prices = json.dumps({arm: {"input": INPUT, "output": OUTPUT} for arm in arms})
+    text = EXPERIMENT.format(budget=budget, arms="\n".join(lines), prices=prices)
     (folder / "experiment.yaml").write_text(text)
     return folder
 
 
 @pytest.mark.ray
 async def test_a_budget_holds_while_a_worker_and_the_coordinator_are_killed(
-    tmp_path: Path, database: str, record_property: pytest.RecordProperty
+    tmp_path: Path, database: str, record_property: Callable[[str, object], None]
 ) -> None:
     """A run that would cost about ten dollars, with one; then it is given twenty and goes on to its end."""
     surroundings = Surroundings(tmp_path / "home", database)
@@ -157,3 +158,36 @@ async def test_a_budget_holds_while_a_worker_and_the_coordinator_are_killed(
         again = await Command.started(surroundings, folder, "resume", run, "--set", "budget.usd=20", *on)
         assert await again.ended(180) == ExitCode.ACCEPTED, again.said
         assert provider.billed <= 20
+
+
+async def test_tokens_and_arms_have_budgets_of_their_own(tmp_path: Path, database: str) -> None:
+    """An arm that has used up its own money waits for none of the run's, and the others go on."""
+    surroundings = Surroundings(tmp_path / "home", database)
+    with providing(0.02) as provider:
+        folder = written(tmp_path / "project", provider.url, 30, "{tokens: 1500, arms: {a: {usd: 0.2}}}", ("a", "b"))
+        command = await Command.started(surroundings, folder, "submit", "experiment.yaml", "--inline", "--json")
+        assert await command.ended(60) == ExitCode.LIMITED, command.said
+        reason = command.value["run"]["stop_reason"]
+        assert 0.1 < provider.usd["a"] <= 0.2
+        assert provider.usd["b"] > 0.2
+        assert 1000 < provider.tokens.total() <= 1500
+        assert f"budget.tokens of 1,500: {provider.tokens.total():,} spent, 0 possible, 0 reserved" in reason
+        run = command.value["run"]["id"]
+        more = "resume", run, "--set", "budget.tokens=90000", "--inline", "--json"
+        again = await Command.started(surroundings, folder, *more)
+        assert await again.ended(60) == ExitCode.LIMITED, again.said
+        assert "budget.arms.a.usd of 0.2: " in again.value["run"]["stop_reason"]
+        assert provider.usd["a"] <= 0.2
+        assert again.value["arms"][1]["classes"]["passed"] == 30
+
+
+async def test_a_soft_budget_lets_what_is_under_way_finish(tmp_path: Path, database: str) -> None:
+    surroundings = Surroundings(tmp_path / "home", database)
+    with providing(0.02) as provider:
+        folder = written(tmp_path / "project", provider.url, 60, "{usd: 0.2, stop: soft}")
+        command = await Command.started(surroundings, folder, "submit", "experiment.yaml", "--inline", "--json")
+        assert await command.ended(60) == ExitCode.LIMITED, command.said
+        assert command.value["run"]["stop_reason"].startswith("budget.usd of 0.2: ")
+        assert 0.2 <= provider.billed < 0.2 + 33 * provider.dearest
+        assert command.value["totals"]["cancelled"] == 0
+        assert command.value["totals"]["passed"] == provider.calls
