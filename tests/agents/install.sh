@@ -9,5 +9,7 @@ version() { sed -n 's/^    version="\(.*\)",$/\1/p' "adapters/evalfleet_adapters
 
 install "$1/codex" codex @openai/codex "$(version codex)"
 install "$1/claude-code" claude @anthropic-ai/claude-code "$(version claude_code)"
-# npm may be set up to run no script of a package; this one links the program
+install "$1/opencode" opencode opencode-ai "$(version opencode)"
+# npm may be set up to run no script of a package; these link the programs
 node "$1/claude-code/node_modules/@anthropic-ai/claude-code/install.cjs"
+(cd "$1/opencode/node_modules/opencode-ai" && node postinstall.mjs)

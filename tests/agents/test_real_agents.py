@@ -17,6 +17,7 @@ from evalfleet.testing.model_endpoint import ModelEndpoint
 from evalfleet.testing.model_turn import ModelTurn, ScriptedCall, ScriptedUsage
 from evalfleet_adapters.cli.adapter import PROGRAMS
 from tests.acceptance.conftest import forks, orchestrate
+from tests.acceptance.taskpacks.test_mcp_in_places import PACK, ROW
 
 if TYPE_CHECKING:
     from tests.acceptance.cli.conftest import Orchestrate
@@ -63,6 +64,7 @@ class Agent:
     tool: str
     base_url: Callable[[ModelEndpoint], str]
     key: Callable[[Request], str]
+    served: str = "mcp__desk__decide"
 
 
 AGENTS = [
@@ -80,17 +82,23 @@ AGENTS = [
         lambda model: model.url,
         lambda request: request.headers.get("x-api-key", ""),
     ),
+    Agent(
+        "opencode",
+        lambda command: {"command": command, "description": "as asked"},
+        "bash",
+        lambda model: model.base_url,
+        lambda request: request.headers.get("authorization", "").removeprefix("Bearer "),
+        served="desk_decide",
+    ),
 ]
-SPENT = ScriptedUsage(input=100, output=20, cache_read=30, cache_write=7)
+SPENT = ScriptedUsage(input=100, output=20, cache_read=30)
 
 
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
 async def test_a_real_agent_edits_a_file_and_goes_on(
     orchestrate: Orchestrate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: Agent
 ) -> None:
-    program = TOOLS / agent.name / "node_modules" / ".bin" / PROGRAMS[agent.name].command
-    if not program.exists():
-        pytest.skip(f"{agent.name} is not installed: make test-agents")
+    program = _installed(agent)
     monkeypatch.setenv("ARM_KEY", KEY)
     script = [
         ModelTurn(text="I write.", calls=(_call(agent, "printf hello > greeting.txt", "c1"),), usage=SPENT),
@@ -101,8 +109,7 @@ async def test_a_real_agent_edits_a_file_and_goes_on(
     async with ModelEndpoint(script) as model:
         (tmp_path / "evals").mkdir()
         (tmp_path / "evals" / "edit.eval.py").write_text(EVAL)
-        experiment = EXPERIMENT.replace("AGENT", agent.name).replace("URL", agent.base_url(model))
-        (tmp_path / "experiment.yaml").write_text(experiment.replace("PROGRAM", str(program)))
+        (tmp_path / "experiment.yaml").write_text(_experiment(EXPERIMENT, agent, model, program))
         ended = await asyncio.to_thread(
             lambda: orchestrate("submit", "experiment.yaml", "--inline", "--json", cwd=tmp_path)
         )
@@ -124,6 +131,53 @@ async def test_a_real_agent_edits_a_file_and_goes_on(
     assert {agent.key(request) for request in asked} == {KEY}
     # the prompt came whole, and the second turn knows of the first
     assert b"--help: write hello into greeting.txt" in asked[0].body and b"Written." in asked[2].body
+
+
+PACKED = """
+schema_version: 1
+name: agents
+arms:
+  own:
+    adapter: cli
+    agent: AGENT
+    model: scripted
+    base_url: "URL"
+    program: "PROGRAM"
+    mcp_servers: {desk: "${gateway}/mcp"}
+"""
+
+
+@pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
+async def test_a_real_agent_calls_the_tools_of_a_pack(orchestrate: Orchestrate, tmp_path: Path, agent: Agent) -> None:
+    program = _installed(agent)
+    # codex has the tools of a server in a namespace; the others have them by a longer name
+    name, within = ("decide", "mcp__desk") if agent.name == "codex" else (agent.served, None)
+    called = ModelTurn(calls=(ScriptedCall(name, {"decision": "release"}, "c1", within),), usage=SPENT)
+    async with ModelEndpoint([called, ModelTurn(text="Released.", usage=SPENT)]) as model:
+        (tmp_path / "evals").mkdir()
+        (tmp_path / "evals" / "parcels.eval.py").write_text(PACK.replace(', files="client"', ""))
+        (tmp_path / "evals" / "parcels.jsonl").write_text(json.dumps({**ROW, "id": "lamp"}) + "\n")
+        (tmp_path / "experiment.yaml").write_text(_experiment(PACKED, agent, model, program))
+        ended = await asyncio.to_thread(
+            lambda: orchestrate("submit", "experiment.yaml", "--inline", "--json", cwd=tmp_path)
+        )
+    run = ended.values[-1]["run"]["id"]
+    (case,) = (await asyncio.to_thread(lambda: orchestrate("show", run, "0", "--json"))).values
+    assert ended.code == 0, json.dumps(case, indent=1)[:20_000]
+    (turn,) = case["attempt"]["turns"]
+    shown = agent.served if agent.name == "opencode" else "decide"
+    assert [event["input"] for event in turn["events"] if event.get("name") == shown] == [{"decision": "release"}]
+
+
+def _installed(agent: Agent) -> Path:
+    program = TOOLS / agent.name / "node_modules" / ".bin" / PROGRAMS[agent.name].command
+    if not program.exists():
+        pytest.skip(f"{agent.name} is not installed: make test-agents")
+    return program
+
+
+def _experiment(text: str, agent: Agent, model: ModelEndpoint, program: Path) -> str:
+    return text.replace("AGENT", agent.name).replace("URL", agent.base_url(model)).replace("PROGRAM", str(program))
 
 
 def _call(agent: Agent, command: str, identifier: str) -> ScriptedCall:

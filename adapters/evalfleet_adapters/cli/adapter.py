@@ -13,16 +13,17 @@ from pydantic import BaseModel, ConfigDict, Field
 from evalfleet.errors import ConfigurationError
 from evalfleet.model.canonical import digest
 from evalfleet.model.coverage import Coverage
-from evalfleet.model.model_route import Dialect, ModelUpstream
+from evalfleet.model.model_route import ModelUpstream
 from evalfleet.ports import Adapter, AdapterContext, AgentIdentity, ArmSettings, Session
 from evalfleet_adapters.cli.claude_code import CLAUDE_CODE
 from evalfleet_adapters.cli.codex import CODEX
+from evalfleet_adapters.cli.opencode import OPENCODE
 from evalfleet_adapters.cli.program import AgentProgram, Wishes
 from evalfleet_adapters.cli.session import CliSession, Setup
 
 VERSION = "1"
 
-PROGRAMS: dict[str, AgentProgram] = {program.name: program for program in (CODEX, CLAUDE_CODE)}
+PROGRAMS: dict[str, AgentProgram] = {program.name: program for program in (CODEX, CLAUDE_CODE, OPENCODE)}
 
 #: Options that change how the agent is reached, not what it is.
 _OPERATIONAL = frozenset({"api_key_env", "program", "grace"})
@@ -35,7 +36,7 @@ class CliOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    agent: Literal["codex", "claude-code"] = Field(description="Which program.")
+    agent: Literal["codex", "claude-code", "opencode"] = Field(description="Which program.")
     version: str | None = Field(
         None, pattern=r"^\d+(\.\d+)+$", description="The program's version; by default the one that was tested."
     )
@@ -114,8 +115,7 @@ class CliFactory:
         )
         upstream = ModelUpstream(
             dialect=program.dialect,
-            # as the adapters of models name it: whoever uses the key shares its rate
-            provider="anthropic" if program.dialect is Dialect.MESSAGES else "openai",
+            provider="cli",
             base_url=base_url.rstrip("/"),
             key=options.api_key_env,
             models=(arm.model,),

@@ -34,11 +34,15 @@ class ScriptedUsage:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedCall:
-    """A call of a tool. Arguments that are text go out as they are, and need not be JSON."""
+    """A call of a tool. Arguments that are text go out as they are, and need not be JSON.
+
+    `namespace` is where a request of responses has the tool among others of one name; the other APIs have none.
+    """
 
     name: str
     arguments: Any = field(default_factory=dict[str, Any])
     id: str = "call_1"
+    namespace: str | None = None
 
     @property
     def text(self) -> str:

@@ -88,7 +88,8 @@ def _items(turn: ModelTurn, identifier: str) -> Iterator[dict[str, Any]]:
 
 
 def _call(call: ScriptedCall) -> dict[str, Any]:
-    return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.text}
+    within = {} if call.namespace is None else {"namespace": call.namespace}
+    return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.text, **within}
 
 
 def _item_events(item: dict[str, Any]) -> Iterator[dict[str, Any]]:

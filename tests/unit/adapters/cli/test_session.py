@@ -176,6 +176,24 @@ async def test_a_program_that_is_not_there_as_pinned_is_told(
     assert raised.value.code == code
 
 
+async def test_a_sandbox_without_a_gateway_is_no_place_for_a_program(tmp_path: Path) -> None:
+    program = tmp_path / "codex"
+    program.write_text(PROGRAM)
+    program.chmod(0o755)
+    spawner = SystemSpawner()
+    provider = local.build(SandboxPlace(state=tmp_path / "state", spawner=spawner))
+    context = FakeContext(limit=60)
+    context.given_sandbox = await provider.create(SandboxSpec(backend="local"), owner="run/1")
+    session = await factory.build(settings(program=str(program))).open(context)
+    try:
+        with pytest.raises(SendFailure, match="no gateway") as raised:
+            await session.send(TurnInput("hi"), context)
+    finally:
+        await provider.close()
+        await spawner.close()
+    assert (raised.value.code, raised.value.kind) == ("AGENT_WITHOUT_GATEWAY", FailureKind.ADAPTER)
+
+
 def test_what_makes_the_agent_is_its_program_version_model_and_settings() -> None:
     plain = factory.identify(settings())
     for same in ({"api_key_env": "K"}, {"program": "/x"}, {"grace": 1}, {"version": "0.171.0"}):

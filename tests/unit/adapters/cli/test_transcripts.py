@@ -27,13 +27,13 @@ from evalfleet.model.events import (
 )
 from evalfleet.model.usage import Usage
 from evalfleet_adapters.cli.spending import spent_since
-from evalfleet_adapters.converters import claude_code, codex_exec
+from evalfleet_adapters.converters import claude_code, codex_exec, opencode_run
 from evalfleet_adapters.converters.agent_report import AgentReport, LastWord
 from evalfleet_adapters.converters.json_output import read_output
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 SAYS = Role.ASSISTANT
-KINDS = pytest.mark.parametrize("module", [codex_exec, claude_code], ids=["codex", "claude"])
+KINDS = pytest.mark.parametrize("module", [codex_exec, claude_code, opencode_run], ids=["codex", "claude", "opencode"])
 
 
 def fixture(module: ModuleType) -> bytes:
@@ -97,6 +97,48 @@ def test_claude_says_what_it_and_its_sub_agents_did() -> None:
     assert report.usage == Usage(input_tokens=30, output_tokens=15, cache_read_tokens=4, cache_write_tokens=2)
 
 
+def test_opencode_says_what_it_did_and_an_error_that_it_got_over_is_not_the_end() -> None:
+    report = read(opencode_run, fixture(opencode_run))
+    below = OperationKind.SUBAGENT
+    expected: list[Event] = [
+        Message(SAYS, "I look — then I edit."),
+        OperationStarted("c1", "bash", {"command": "cat a.txt; false"}, tool="shell"),
+        OperationFinished("c1", OperationStatus.COMPLETED, "hi"),
+        OperationStarted("c2", "read", {"filePath": "/no"}, tool="file_read"),
+        OperationFinished("c2", OperationStatus.FAILED, "File not found: /no"),
+        OperationStarted("c3", "explore", {"prompt": "sub do", "subagent_type": "explore"}, kind=below),
+        OperationFinished("c3", OperationStatus.COMPLETED, "sub says", kind=below),
+        SkillLoaded("verify", "c4"),
+        OperationStarted("c5", "nosuch", {"tool": "nosuch", "error": "unavailable"}),
+        OperationFinished("c5", OperationStatus.FAILED, "it is invalid"),
+        ErrorReported("the connection broke"),
+        Thinking("Enough."),
+        Message(SAYS, "Done."),
+    ]
+    assert list(report.events) == expected
+    assert (report.session, report.ended, report.truncated) == ("ses_1", LastWord.COMPLETED, False)
+    assert report.usage == Usage(
+        input_tokens=190, output_tokens=40, cache_read_tokens=70, cache_write_tokens=2, reasoning_tokens=10
+    )
+
+
+COUNTED = {"type": "step_finish", "part": {"reason": "tool-calls", "tokens": {"input": 1, "output": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("documents", "ended", "usage"),
+    [
+        ([{"type": "error", "error": {"name": "X"}}], LastWord.NO_MODEL, None),
+        ([{"type": "step_finish", "part": {"reason": "stop"}}], LastWord.COMPLETED, None),
+        ([COUNTED, {"type": "step_finish", "part": {"reason": "stop"}}], LastWord.COMPLETED, None),
+        ([COUNTED], LastWord.NONE, Usage(input_tokens=1, output_tokens=1)),
+    ],
+)
+def test_opencode_ends(documents: list[Any], ended: LastWord, usage: Usage | None) -> None:
+    report = of(opencode_run, *documents)
+    assert (report.ended, report.usage) == (ended, usage)
+
+
 @KINDS
 def test_a_transcript_that_is_cut_anywhere_says_no_more_than_its_lines(module: ModuleType) -> None:
     data = fixture(module)
@@ -106,7 +148,7 @@ def test_a_transcript_that_is_cut_anywhere_says_no_more_than_its_lines(module: M
         # a refusal is only told by the last line, so that the status of a call may still be another
         assert [type(event) for event in report.events] == [type(event) for event in whole.events[: len(report.events)]]
         # the last line is whole without its newline
-        assert end >= len(data.rstrip()) or (report.ended, report.usage) == (LastWord.NONE, None)
+        assert end >= len(data.rstrip()) or report.ended is not LastWord.COMPLETED
 
 
 @KINDS
