@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from evalfleet.api.affected import singled_out
 from evalfleet.api.backends import check_backends
@@ -150,7 +150,8 @@ async def _note_edits(session: Session, info: RunInfo, before: Mapping[str, str]
 
 def _planned(experiment: Any, name: str) -> str | None:
     for part in name.split("."):
-        experiment = experiment.get(part) if isinstance(experiment, Mapping) else None
+        found = cast("Mapping[str, Any]", experiment) if isinstance(experiment, Mapping) else {}
+        experiment = found.get(part)
     return None if experiment is None else str(experiment)
 
 

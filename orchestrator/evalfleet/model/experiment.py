@@ -195,15 +195,14 @@ class Budget(Strict):
     """What a run, and each of its arms, may spend in US dollars and in tokens; judges are paid from it, too.
 
     `stop: hard` never spends more; `soft` starts nothing more once it is spent. `attempt_usd` and `attempt_tokens` are
-    kept for each attempt of an agent whose model calls can't be seen. Above an estimate of `confirm_usd` a run has to
-    be confirmed. `wall` is how old a run may get, in seconds, before nothing more of it is started.
+    kept for each attempt of an agent whose model calls can't be seen. `wall` is how old a run may get, in seconds,
+    before nothing more of it is started.
     """
 
     usd: Amount | None = None
     tokens: Annotated[int, Field(ge=0)] | None = None
     wall: Duration | None = None
     stop: Literal["hard", "soft"] = "hard"
-    confirm_usd: Amount | None = None
     attempt_usd: Amount | None = None
     attempt_tokens: Annotated[int, Field(ge=0)] | None = None
     arms: Mapping[Name, ArmBudget] = {}

@@ -32,7 +32,7 @@ def load(tmp_path: Path, arm: str, *more: str) -> None:
         ("adapter: openai, model: gpt-4o-mini, max_tokens: 10", ("budget: {arms: {a: {usd: 1}}}",)),
         ("adapter: anthropic, model: m", ("budget: {tokens: 1}",)),
         (FUNCTION, ("budget: {usd: 1, attempt_usd: 0.1}",)),
-        (FUNCTION, ("budget: {wall: 1h, confirm_usd: 3}",)),
+        (FUNCTION, ("budget: {wall: 1h}",)),
         (BOUNDED, ("budget: {tokens: 1, attempt_tokens: 1}", "isolation: process")),
     ],
 )
