@@ -66,6 +66,7 @@ async def served(limits: InboxLimits | None = None) -> AsyncGenerator[Served]:
         (b"", JSON, 0, b"{}"),
         (b"{}", JSON, 0, b"{}"),
     ],
+    ids=["protobuf", "magic", "gzip", "json", "json-gzip", "empty", "empty-json", "object"],
 )
 async def test_what_is_good_is_taken_and_answered_in_kind(
     body: bytes, headers: dict[str, str], count: int, answer: bytes
@@ -91,6 +92,7 @@ async def test_what_is_good_is_taken_and_answered_in_kind(
         (bytes(LARGEST_BODY + 1), PROTOBUF, 413, Cause.TOO_LARGE),
         (gzip.compress(bytes(64 << 20)), PROTOBUF, 413, Cause.TOO_LARGE),
     ],
+    ids=["bytes", "snake-case", "no-gzip", "text", "no-type", "brotli", "large", "bomb"],
 )
 async def test_what_is_not_is_refused_counted_and_answered_in_kind(
     body: bytes, headers: dict[str, str], status: int, cause: Cause

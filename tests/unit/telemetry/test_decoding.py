@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import math
 import tracemalloc
@@ -166,13 +167,16 @@ def test_json_in_its_variants(changed: dict[str, Any], field: str, expected: obj
         (b'{"resourceSpans":[{"resource":{"attributes":[{"key":"k","value":'
          + b'{"arrayValue":{"values":[' * 60 + b"]}}" * 60 + b"}]}}]}", "more than 50"),
     ],
+    ids=itertools.count(),
 )  # fmt: skip
 def test_json_that_is_not_otlps_is_refused_by_name(body: bytes, said: str) -> None:
     with pytest.raises(BadBody, match=said):
         decode_json(body)
 
 
-@pytest.mark.parametrize("body", [b"\x0a\xff", b"hello", b"\x0a\x04\x0a\x02\x0a\x09", json_body()])
+@pytest.mark.parametrize(
+    "body", [b"\x0a\xff", b"hello", b"\x0a\x04\x0a\x02\x0a\x09", json_body()], ids=itertools.count()
+)
 def test_bytes_that_are_no_protobuf_are_refused(body: bytes) -> None:
     with pytest.raises(BadBody, match="ExportTraceServiceRequest"):
         check_protobuf(body)
