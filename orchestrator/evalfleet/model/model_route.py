@@ -18,8 +18,8 @@ class Dialect(StrEnum):
 class ModelUpstream:
     """A provider as an arm names it. `key` is the *name* of the secret, None where none is sent.
 
-    `base_url` is what the dialect's own SDK takes: with `/v1` of `chat` and `responses`, without of `messages`. A request
-    for another model than one of `models` is refused.
+    `base_url` is what the dialect's own SDK takes: with `/v1` of `chat` and `responses`, without of `messages`. A
+    request for another model than one of `models` is refused.
     """
 
     dialect: Dialect
