@@ -20,7 +20,8 @@ class ShortLived(World):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.wall = self.random.choice([1.0, 5.0, 20.0, 60.0])
-        self.policy = replace(self.policy, wall=self.wall)
+        self.market.policy = None  # what limits the run is its age alone
+        self.policy = replace(self.policy, wall=self.wall, budget=None)
 
     @property
     def age(self) -> float:

@@ -150,8 +150,7 @@ async def _note_edits(session: Session, info: RunInfo, before: Mapping[str, str]
 
 def _planned(experiment: Any, name: str) -> str | None:
     for part in name.split("."):
-        found = cast("Mapping[str, Any]", experiment) if isinstance(experiment, Mapping) else {}
-        experiment = found.get(part)
+        experiment = cast("Mapping[str, Any]", experiment).get(part) if isinstance(experiment, Mapping) else None
     return None if experiment is None else str(experiment)
 
 

@@ -76,6 +76,7 @@ LATER = "acceptance/codes/test_codes_of_later_commands.py"
 LINT = "unit/cli/test_list.py"
 TOOLS, WORLD = "unit/execution/test_tools_and_attachments.py", "unit/taskpacks/test_world.py"
 USERS = "unit/execution/test_model_users.py"
+PROGRAMS, BUDGETS = "unit/adapters/cli/test_session.py", "unit/planning/test_budgets.py"
 STORES = "conformance/test_case_stores.py"
 SUITES = "acceptance/codes/test_codes_of_suites.py"
 TASKS, TASK_BODIES = "acceptance/sandboxes/test_task_folders.py", "unit/execution/test_task_folders.py"
@@ -99,6 +100,17 @@ SINGLE = {
     "LEASE_EXPIRED": "acceptance/kill/test_node_loss.py::test_leases_of_a_lost_node_come_back_after_their_end",
     "REPLAY_DIVERGED": f"{LATER}::test_a_code_of_judging_again",
     "REPLAY_TIMEOUT": f"{LATER}::test_a_code_of_judging_again",
+    # of programs
+    "AGENT_MISSING": f"{PROGRAMS}::test_a_program_that_is_not_there_as_pinned_is_told",
+    "AGENT_VERSION": f"{PROGRAMS}::test_a_program_that_is_not_there_as_pinned_is_told",
+    "AGENT_EXITED": f"{PROGRAMS}::test_a_program_that_breaks_off_leaves_what_it_said",
+    "AGENT_NOT_SET_UP": f"{PROGRAMS}::test_a_program_whose_settings_find_no_place_is_told",
+    "AGENT_OUTPUT_TOO_LARGE": f"{PROGRAMS}::test_a_program_that_writes_without_end_is_ended",
+    "AGENT_WITHOUT_GATEWAY": f"{PROGRAMS}::test_a_sandbox_without_a_gateway_is_no_place_for_a_program",
+    "AGENT_WITHOUT_MODEL": "unit/adapters/cli/test_ending.py::test_failures",
+    # of budgets
+    "PRICE_UNKNOWN": f"{BUDGETS}::test_what_can_not_be_kept_is_refused",
+    "BUDGET_NOT_COVERED": f"{BUDGETS}::test_what_can_not_be_kept_is_refused",
     # of runs
     "EVALUATION_OBSERVER_FAILED": "acceptance/commands/test_events.py::"
     "test_a_pipe_that_is_closed_is_an_observer_that_failed",

@@ -131,9 +131,10 @@ ELSEWHERE = {
     "not-recorded": "acceptance/codes/test_codes_of_later_commands.py::test_what_a_sandbox_gave_is_not_known_any_more",
 }
 
-#: A reason, or how one begins, as the source writes it; the exceptions are the status of a scope, and of a case.
+#: A reason, or how one begins, as the source writes it; the exceptions are the status of a scope, that of a case, and
+#: the mark of what is yet to be asked, which no outcome keeps.
 WRITTEN = re.compile(r"(coverage|evidence|evaluator|evaluator-error|judge|wrong-type|differs-at|not)[:-][a-z=-]*")
-NO_REASON = {"not-started", "not-needed", "not-needed:"}
+NO_REASON = {"not-started", "not-needed", "not-needed:", "judge:not-asked"}
 
 
 @pytest.fixture(scope="module")

@@ -161,7 +161,7 @@ async def test_a_run_that_is_held_is_refused_and_one_that_was_stolen_ends_its_fi
     await thief.ended()
 
 
-async def test_a_run_that_fails_too_often_exits_with_3_until_its_limit_is_raised(desk: Desk) -> None:
+async def test_a_run_that_fails_too_often_exits_with_3_each_time_until_its_limit_is_raised(desk: Desk) -> None:
     project = desk.project(STEADY)
     broken = AGENT.replace("await asyncio.sleep(float(seconds))", 'raise ValueError("broken")')
     (project.folder / "drilled_agent.py").write_text(broken)
@@ -175,7 +175,7 @@ async def test_a_run_that_fails_too_often_exits_with_3_until_its_limit_is_raised
     started = project.started()
     again = await desk.start("resume", run, "--inline")
     assert await again.ended() == ExitCode.LIMITED, again.said
-    assert project.started() == started
+    assert started < project.started() <= started + 3 + 2 * LANES, "failures of before do not count again"
     raised = await desk.start("resume", run, "--inline", "--set", "limits.max_failures=100")
     assert await raised.ended() == ExitCode.NOT_ACCEPTED, raised.said
     assert (await read_figures(desk.url, run)).settled == project.cases

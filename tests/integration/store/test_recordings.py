@@ -31,8 +31,11 @@ async def test_a_recording_is_read_back_as_it_was(database: str, tmp_path: Path)
     use = SandboxUse(backend="local", starts=1, making=0.25, using=3.5, closing=0.125, kept="r1%2F101")
     given = replace(evidence(101, 1, skip_reason="no \ud800 network", sandbox=use), attribution=CHANGES)
     asked = {
-        0: Question(recipe="closed_qa", text="Is it?", material={"input": "a", "output": "\ud800"}),
-        3: Question(recipe="custom", text="Which?", choices={"a": 1.0, "b": 0.5}),
+        0: [Question(recipe="closed_qa", text="Is it?", material={"input": "a", "output": "\ud800"})],
+        3: [
+            Question(recipe="custom", text="Which?", choices={"a": 1.0, "b": 0.5}),
+            Question(recipe="custom", text="And?", choices={"a": 1.0}),
+        ],
     }
     await recorder.commit(CommitBatch(recordings=(Recording(101, 1, await kept.encode(given, asked)),)))
     found = await kept.read(1)

@@ -17,9 +17,10 @@ from evalfleet.model.turn import InputFile, TurnInput, TurnStatus
 from evalfleet.model.usage import Usage
 from evalfleet.ports import ArmSettings
 from evalfleet.processes import SystemSpawner
-from evalfleet.sandbox_ports import SandboxPlace
+from evalfleet.sandbox_ports import Command, SandboxPlace
 from evalfleet.testing.adapter_context import FakeContext
 from evalfleet_adapters.cli.adapter import CliOptions, factory
+from evalfleet_adapters.cli.following import TRANSCRIPT_LIMIT
 from evalfleet_sandboxes.local import factory as local
 
 #: Speaks as codex does. What it does is said in the file `how` of its workdir.
@@ -29,6 +30,8 @@ if sys.argv[1:] == ["--version"]:
     print("codex-cli 0.171.0")
     sys.exit()
 how = json.load(open("how"))
+for _ in range(how.get("noise", 0)):
+    sys.stdout.write("x" * (1 << 20))
 said = sys.stdin.buffer.read()
 def tell(**document):
     print(json.dumps(document), flush=True)
@@ -139,6 +142,20 @@ async def test_a_program_that_breaks_off_leaves_what_it_said(bench: Bench) -> No
     assert (failure.kind, failure.code) == (FailureKind.AGENT, "AGENT_EXITED")
     assert "exit 3" in str(failure) and "boom" in str(failure)
     assert failure.partial is not None and seen(failure.partial)["bytes"] == 3
+
+
+async def test_a_program_that_writes_without_end_is_ended(bench: Bench) -> None:
+    with pytest.raises(SendFailure) as raised:
+        await bench.send("one", noise=(TRANSCRIPT_LIMIT >> 20) + 64, sleep=600)
+    assert (raised.value.kind, raised.value.code) == (FailureKind.AGENT, "AGENT_OUTPUT_TOO_LARGE")
+
+
+async def test_a_program_whose_settings_find_no_place_is_told(bench: Bench) -> None:
+    taken = Command(argv=("sh", "-c", 'echo taken > "$HOME/.evalfleet-agent"'))
+    assert (await bench.context.sandbox.run(taken)).ok
+    with pytest.raises(SendFailure, match="can't be written") as raised:
+        await bench.send("one")
+    assert raised.value.code == "AGENT_NOT_SET_UP"
 
 
 async def test_a_turn_that_takes_too_long_ends_the_program_and_keeps_what_came(bench: Bench) -> None:
