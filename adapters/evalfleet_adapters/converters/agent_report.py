@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from evalfleet.model.events import Event, Message, OperationStarted, Role, Unrecognised
 from evalfleet.model.usage import Usage
@@ -48,6 +49,35 @@ class AgentReport:
     def is_empty(self) -> bool:
         """Whether the agent neither said nor did anything."""
         return not says_or_does(self.events)
+
+
+class Reading:
+    """A transcript while it is read; each program's own reading says in `take` what a document of it means."""
+
+    def __init__(self) -> None:
+        self.session: str | None = None
+        self.ended = LastWord.NONE
+        self.usage: Usage | None = None
+        self.error: str | None = None
+        self.truncated = False
+        self.events: list[Event] = []
+
+    def take(self, document: Mapping[str, Any]) -> None:
+        """Take in the next document."""
+        raise NotImplementedError
+
+    def read(self, documents: Iterable[Mapping[str, Any]]) -> AgentReport:
+        """The turn that all documents tell."""
+        for document in documents:
+            self.take(document)
+        return AgentReport(
+            session=self.session,
+            ended=self.ended,
+            events=tuple(self.events),
+            usage=self.usage,
+            error=self.error,
+            truncated=self.truncated,
+        )
 
 
 def says_or_does(events: Iterable[Event]) -> bool:

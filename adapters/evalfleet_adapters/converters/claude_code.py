@@ -14,7 +14,6 @@ from evalfleet.model.events import (
     Compaction,
     ContextInjected,
     ErrorReported,
-    Event,
     Message,
     OperationFinished,
     OperationKind,
@@ -25,7 +24,7 @@ from evalfleet.model.events import (
     Thinking,
 )
 from evalfleet.model.usage import Usage
-from evalfleet_adapters.converters.agent_report import AgentReport, LastWord, says_or_does
+from evalfleet_adapters.converters.agent_report import AgentReport, LastWord, Reading, says_or_does
 from evalfleet_adapters.converters.model_reply import kept
 from evalfleet_adapters.converters.untrusted import as_text, count, mapping, sequence, text
 
@@ -55,17 +54,7 @@ def is_last(document: Mapping[str, Any]) -> bool:
 
 def read_transcript(documents: Iterable[Mapping[str, Any]]) -> AgentReport:
     """One turn of claude. Whatever is not known is kept raw."""
-    reading = _Reading()
-    for document in documents:
-        reading.take(document)
-    return AgentReport(
-        session=reading.session,
-        ended=reading.ended,
-        events=tuple(reading.events),
-        usage=reading.usage,
-        error=reading.error,
-        truncated=reading.truncated,
-    )
+    return _Reading().read(documents)
 
 
 def read_usage(result: Mapping[str, Any]) -> Usage | None:
@@ -90,14 +79,9 @@ def _buckets(value: Any, given: str, output: str, read: str, written: str) -> Us
     )
 
 
-class _Reading:
+class _Reading(Reading):
     def __init__(self) -> None:
-        self.session: str | None = None
-        self.ended = LastWord.NONE
-        self.usage: Usage | None = None
-        self.error: str | None = None
-        self.truncated = False
-        self.events: list[Event] = []
+        super().__init__()
         self._kinds: dict[str, OperationKind] = {}
         self._skills: dict[str, str] = {}
 

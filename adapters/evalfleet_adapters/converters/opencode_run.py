@@ -11,7 +11,6 @@ from typing import Any
 from evalfleet.model.events import (
     MISSING,
     ErrorReported,
-    Event,
     Message,
     OperationFinished,
     OperationKind,
@@ -22,7 +21,7 @@ from evalfleet.model.events import (
     Thinking,
 )
 from evalfleet.model.usage import Usage
-from evalfleet_adapters.converters.agent_report import AgentReport, LastWord
+from evalfleet_adapters.converters.agent_report import AgentReport, LastWord, Reading
 from evalfleet_adapters.converters.model_reply import kept
 from evalfleet_adapters.converters.untrusted import as_text, count, mapping, text
 
@@ -52,17 +51,7 @@ def is_last(document: Mapping[str, Any]) -> bool:
 
 def read_transcript(documents: Iterable[Mapping[str, Any]]) -> AgentReport:
     """One turn of opencode. Whatever is not known is kept raw."""
-    reading = _Reading()
-    for document in documents:
-        reading.take(document)
-    return AgentReport(
-        session=reading.session,
-        ended=reading.ended,
-        events=tuple(reading.events),
-        usage=reading.usage,
-        error=reading.error,
-        truncated=reading.truncated,
-    )
+    return _Reading().read(documents)
 
 
 def read_usage(value: Any) -> Usage | None:
@@ -80,14 +69,9 @@ def read_usage(value: Any) -> Usage | None:
     )
 
 
-class _Reading:
+class _Reading(Reading):
     def __init__(self) -> None:
-        self.session: str | None = None
-        self.ended = LastWord.NONE
-        self.usage: Usage | None = None
-        self.error: str | None = None
-        self.truncated = False
-        self.events: list[Event] = []
+        super().__init__()
         self._unknown = False
 
     def take(self, document: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from evalfleet.errors import Acceptance, AttemptFailure, AuthoringError, FailureKind, SendFailure, describe
 from evalfleet.execution.job import AttemptControl, AttemptJob, AttemptServices
-from evalfleet.execution.model_calls import GatedCalls
+from evalfleet.execution.model_calls import FREE_CALLS
 from evalfleet.execution.paid_calls import PaidCalls
 from evalfleet.execution.signals import AttemptEnded, BodyEnd
 from evalfleet.execution.tracebacks import Place, caller, place_text, traceback_text
@@ -111,7 +111,7 @@ class AttemptState:
             self._waits = Waits(self.services.clock, governor, self._sends_under_way, self.clearance, self.note_once)
             self._waits.lane = None if self.control is None else self.control.lane
             self._waits.paced = self.services.governor is not None
-        return GatedCalls((None if self._waits is None else WaitingCalls(self._waits, line),))
+        return FREE_CALLS if self._waits is None else WaitingCalls(self._waits, line)
 
     @property
     def calls(self) -> ModelCalls:
