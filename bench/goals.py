@@ -129,7 +129,7 @@ def _costs(figures: Figures) -> list[Judged]:
 
 
 def _latency(figures: Figures) -> list[Judged]:
-    submit, joined = ("W2", PRODUCT, "submit"), ("W2", PRODUCT, "submit --address")
+    submit, joined = ("W2", PRODUCT, "submit"), ("W2", PRODUCT, "submit after up")
     sizes = figures.sizes(*submit)
     first, last = (sizes[0], sizes[-1]) if sizes else (0, 0)
 
@@ -146,7 +146,9 @@ def _latency(figures: Figures) -> list[Judged]:
 
     return [
         judged(f"ideal / run phase, {first:,} rows", efficiency(submit, first, "run_phase"), 0.90, 0.97),
-        judged(f"ideal / whole process on a running Ray, {first:,} rows", efficiency(joined, first, "wall"), 0.6, 0.75),
+        judged(
+            f"ideal / whole process on the Ray of `up`, {first:,} rows", efficiency(joined, first, "wall"), 0.6, 0.75
+        ),
         judged(
             f"ideal / run phase, {last:,} rows",
             efficiency(submit, last, "run_phase") if len(sizes) > 1 else (),

@@ -9,12 +9,14 @@ import random
 import socket
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.measure import Bench, CommandFailed, Running
+from evalfleet.settings import Settings
+from evalfleet.standby_place import standby_socket
 
 SCRIPTS = Path(sys.executable).parent
 ORCHESTRATE = SCRIPTS / "orchestrate"
@@ -194,6 +196,26 @@ def running_ray(bench: Bench, temporary: Path) -> Generator[str]:
     finally:
         bench.servers.remove(running.account)
         bench.end(running.account)
+
+
+@contextmanager
+def up(bench: Bench, env: Mapping[str, str]) -> Generator[None]:
+    """What `orchestrate up` keeps running in this environment, in an account of its own, its standby ready."""
+    argv = (sys.executable, "-m", "evalfleet.api.ray_daemon", "evalfleet.cli.standby")
+    running = bench.start(argv, Path.cwd(), env)
+    bench.servers.append(running.account)
+    ready = standby_socket(Settings.from_environment(env))
+    try:
+        deadline = time.monotonic() + 90
+        while not ready.exists():
+            if time.monotonic() > deadline or running.account.ended() is not None:
+                raise CommandFailed(f"no standby came up: {running.err.read_text()[-400:]}")
+            time.sleep(0.05)
+        yield
+    finally:
+        bench.servers.remove(running.account)
+        bench.end(running.account)
+        ready.unlink(missing_ok=True)
 
 
 def environment(work: Path) -> dict[str, str]:

@@ -10,7 +10,7 @@ import psycopg
 
 from bench.check import check_run
 from bench.figures import PRODUCT, Figure, figure
-from bench.products import OPEN_RAY, Project, run_id, running_ray
+from bench.products import OPEN_RAY, Project, run_id, running_ray, up
 from bench.workloads.setting import Setting
 
 NAME = "W2"
@@ -35,6 +35,8 @@ async def latent_agent(setting: Setting, number: int) -> AsyncIterator[Figure]:
             with running_ray(setting.bench, temporary) as address:
                 yield await _submitted(setting, project, ideal, number, "submit --address", address)
                 yield _floor(setting, n, ideal, number, address)
+            with up(setting.bench, setting.env):
+                yield await _submitted(setting, project, ideal, number, "submit after up")
             for item in _peers(setting, n, lanes, ideal, number):
                 yield item
 

@@ -116,6 +116,21 @@ def engine_environment() -> dict[str, str]:
     return {name: os.environ[name] for name in _ENGINES if name in os.environ}
 
 
+def ray_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Ray's own variables in an environment, but for how to authenticate, which a Ray that is up says itself."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith("RAY_") and name not in _RAY_AUTHENTICATION
+    }
+
+
+def use_environment(environment: Mapping[str, str]) -> None:
+    """Have this environment from now on, and nothing of the one before."""
+    os.environ.clear()
+    os.environ.update(environment)
+
+
 def own_environment() -> dict[str, str]:
     """This process's environment, for children that are to see the same."""
     return dict(os.environ)

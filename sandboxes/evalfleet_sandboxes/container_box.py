@@ -29,7 +29,7 @@ _NO_SHELL = 127
 _TAR = "tar"
 _LOG_LINES = "20"
 #: How often an engine is asked whether memory was the cause, and seconds between.
-_OOM_LOOKS, _OOM_SECONDS = 4, 0.25
+_OOM_LOOKS, _OOM_SECONDS = 12, 0.25
 _LOG_TAIL = 1000
 _OUTPUT_LIMIT = 1 << 16
 

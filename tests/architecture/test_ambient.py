@@ -24,7 +24,7 @@ WAITING = (
 )
 #: Loading what a user names when it is used: a public name, an entry point, a command, an agent's `module:attribute`.
 BY_NAME = (
-    *(f"{ENGINE}/{name}.py" for name in ("__init__", "api/__init__", "plugins", "cli/main")),
+    *(f"{ENGINE}/{name}.py" for name in ("__init__", "api/__init__", "plugins", "cli/front", "cli/main")),
     "adapters/evalfleet_adapters/entries.py",
 )
 CLOCK = (f"{ENGINE}/clock.py", f"{ENGINE}/testing/fakes.py")

@@ -33,7 +33,7 @@ class RayEngine(Protocol):
     def fleet_for(self, blueprint: RunBlueprint, cluster: Any, workers: int | None, lanes: int | None) -> Any: ...
 
     async def run_on_ray(
-        self, blueprint: RunBlueprint, claiming: Claiming, fleet: Any, on_progress: OnProgress | None
+        self, blueprint: RunBlueprint, claiming: Claiming, fleet: Any, crew: Any, on_progress: OnProgress | None
     ) -> RunEnd: ...
 
 
@@ -89,7 +89,7 @@ class Venue:
             return await run_inline(blueprint, claiming, on_progress, lanes=place.lanes)
         engine, cluster = await (self._join() if self._joining is None else asyncio.shield(self._joining))
         fleet = engine.fleet_for(blueprint, cluster, place.workers, place.lanes)
-        return await engine.run_on_ray(blueprint, claiming, fleet, on_progress)
+        return await engine.run_on_ray(blueprint, claiming, fleet, cluster.crew, on_progress)
 
     async def turn_back(self) -> None:
         """Let a joining under way come to its end, whatever it is, so that what it joined can be left."""

@@ -23,9 +23,11 @@ from evalfleet import processes
 from evalfleet.errors import ConfigurationError, InfrastructureError
 from evalfleet.ports import Clock, Random
 from evalfleet.settings import Settings, own_environment, ray_authentication
+from evalfleet.standby_place import standby_socket
 
 _UP_SECONDS = 120.0
 _DOWN_SECONDS = 30.0
+_STANDBY_SECONDS = 20.0
 _LOOK_SECONDS = 0.1
 
 #: What differs from terminal to terminal and means nothing to an agent.
@@ -66,9 +68,9 @@ class WarmRay:
             authentication=ray_authentication(),
         )
 
-    def differences(self) -> tuple[str, ...]:
-        """Why this process can't use it: names of variables that it does not have so, or `python`."""
-        mine = _digests(own_environment(), self.salt)
+    def differences(self, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
+        """Why this process can't use it: names of variables that it, or `environment`, has otherwise; `python`."""
+        mine = _digests(own_environment() if environment is None else environment, self.salt)
         names = [name for name, digest in sorted(mine.items()) if self.environment.get(name) != digest]
         return (*(["python"] if self.python != sys.prefix else []), *names)
 
@@ -115,8 +117,8 @@ def using(settings: Settings) -> Generator[None]:
         yield
 
 
-async def bring_up(settings: Settings, clock: Clock) -> tuple[WarmRay, bool]:
-    """The Ray that is up, and whether this call started it.
+async def bring_up(settings: Settings, clock: Clock, standby: str) -> tuple[WarmRay, bool]:
+    """The Ray that is up, and whether this call started it; `standby` is the module of the process it keeps ready.
 
     Raises InfrastructureError with the end of its log when it does not come up.
     """
@@ -125,15 +127,24 @@ async def bring_up(settings: Settings, clock: Clock) -> tuple[WarmRay, bool]:
         return found, False
     log = settings.state_dir / "logs" / "up.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    pid = processes.start_daemon([sys.executable, "-m", "evalfleet.api.ray_daemon"], env=None, log=log)
+    pid = processes.start_daemon([sys.executable, "-m", "evalfleet.api.ray_daemon", standby], env=None, log=log)
     for _ in range(int(_UP_SECONDS / _LOOK_SECONDS)):
         await clock.sleep(_LOOK_SECONDS)
         found = warm_ray(settings)
         if found is not None:
+            await _until_ready(settings, clock)
             return found, found.pid == pid
         if not processes.process_alive(pid):
             raise InfrastructureError(f"Ray did not come up: {_last_line(log)} (see {log})")
     raise InfrastructureError(f"Ray did not come up in {_UP_SECONDS:.0f} s (see {log})")
+
+
+async def _until_ready(settings: Settings, clock: Clock) -> None:
+    """Wait for the standby, without which runs only begin later."""
+    for _ in range(int(_STANDBY_SECONDS / _LOOK_SECONDS)):
+        if standby_socket(settings).exists():
+            return
+        await clock.sleep(_LOOK_SECONDS)
 
 
 async def take_down(settings: Settings, clock: Clock, *, force: bool = False) -> WarmRay | None:

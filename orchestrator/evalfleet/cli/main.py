@@ -95,7 +95,7 @@ def orchestrate(application: Application, debug: bool) -> None:
 
 def main() -> None:
     """The console script."""
-    sys.exit(invoke(sys.argv[1:], Application(_load_api)))
+    sys.exit(invoke(sys.argv[1:], Application(load_api)))
 
 
 def invoke(arguments: Sequence[str], application: Application) -> int:
@@ -131,7 +131,8 @@ def _report(error: Exception, application: Application) -> None:
         application.note(line)
 
 
-def _load_api() -> Api:
+def load_api() -> Api:
+    """The Python API, imported."""
     return cast("Api", importlib.import_module("evalfleet.api"))
 
 

@@ -89,33 +89,37 @@ class WorkerMaker(Protocol):
 class CoordinatorActor:
     """Hosts the run's Coordinator. Ray restarts it after a crash, under the same actor id."""
 
-    def __init__(self, blueprint: CoordinatorMaker, claim: Claim) -> None:
+    def __init__(self, maker: type[CoordinatorMaker]) -> None:
+        del maker  # named here so that its module is imported before there is a run
         die_with_parent()
-        context = ray.get_runtime_context()
-        restarted = context.was_current_actor_reconstructed
-        adoption = Adoption.ROSTER if restarted else claim.adoption
-        self._claim = Claim(claim.driver_pid, adoption, claim.takeover and not restarted, claim.steal and not restarted)
-        self._holder = Holder(id=str(context.get_actor_id()), host=socket.gethostname(), pid=claim.driver_pid)
-        self._blueprint = blueprint
         self._workers: dict[str, Actor] = {}
         self._watching: dict[str, asyncio.Task[None]] = {}
         self._start: asyncio.Future[int | Refused] | None = None
+        self._told = asyncio.Event()
         self._coordinator: Coordinator | None = None
 
-    async def begin(self) -> int | Refused:
-        """Claim the run; its number in the store, or why not. Repeated calls give the first answer."""
+    async def begin(self, maker: CoordinatorMaker, claim: Claim) -> int | Refused:
+        """Claim the run; its number in the store, or why not. Repeated calls give the first answer.
+
+        The owner says it again after a restart, of which only Ray and the owner know.
+        """
         if self._start is None:
-            self._start = asyncio.ensure_future(self._begin())
+            self._start = asyncio.ensure_future(self._begin(maker, claim))
+            self._told.set()
         return await asyncio.shield(self._start)
 
-    async def _begin(self) -> int | Refused:
-        self._coordinator = coordinator = self._blueprint.coordinator(self._kill)
+    async def _begin(self, maker: CoordinatorMaker, claim: Claim) -> int | Refused:
+        context = ray.get_runtime_context()
+        restarted = context.was_current_actor_reconstructed
+        adoption = Adoption.ROSTER if restarted else claim.adoption
+        takeover, steal = (claim.takeover and not restarted, claim.steal and not restarted)
+        holder = Holder(id=str(context.get_actor_id()), host=socket.gethostname(), pid=claim.driver_pid)
+        self._coordinator = coordinator = maker.coordinator(self._kill)
         spare_collections()
-        claim = self._claim
         try:
-            return await coordinator.start(self._holder, claim.adoption, takeover=claim.takeover, steal=claim.steal)
+            return await coordinator.start(holder, adoption, takeover=takeover, steal=steal)
         except EvalfleetError as error:
-            if ray.get_runtime_context().was_current_actor_reconstructed:
+            if restarted:
                 _leave()
             return Refused(type(error), str(error))
 
@@ -138,8 +142,7 @@ class CoordinatorActor:
 
     async def ping(self, roster: tuple[str, ...]) -> RunProgress | None:
         """The owner's sign of life: which workers it has. None while the claim is not through."""
-        await self.begin()
-        if self._coordinator is None or isinstance(await self.begin(), Refused):
+        if isinstance(await self._started(), Refused) or self._coordinator is None:
             return None
         self._coordinator.roster(roster)
         return self._coordinator.progress()
@@ -158,10 +161,14 @@ class CoordinatorActor:
         return os.getpid()
 
     async def _ready(self) -> Coordinator:
-        started = await self.begin()
-        if isinstance(started, Refused) or self._coordinator is None:
+        if isinstance(await self._started(), Refused) or self._coordinator is None:
             raise ConnectionError("the coordinator could not claim its run")
         return self._coordinator
+
+    async def _started(self) -> int | Refused:
+        await self._told.wait()
+        assert self._start is not None
+        return await asyncio.shield(self._start)
 
     async def _watch(self, coordinator: Coordinator, name: str, worker: Actor) -> None:
         how = await _departure(worker)
@@ -198,24 +205,24 @@ def _leave() -> None:
 class WorkerActor:
     """Hosts one worker. Never restarted: the owner makes a new one."""
 
-    def __init__(self, blueprint: WorkerMaker, coordinator: Actor, name: str, lanes: int) -> None:
+    def __init__(self, maker: type[WorkerMaker]) -> None:
+        del maker  # named here so that its module is imported before there is a run
         die_with_parent()
-        self._blueprint = blueprint
-        self._coordinator = coordinator
-        self._name = name
-        self._lanes = lanes
+        self._name = ""
+        self._coordinator: Actor = None
         self._epoch = 0
         self._worker: Worker | None = None
         self._met = False
         self._tried = asyncio.Event()
         self._over = asyncio.Event()
 
-    async def run(self, run_key: int) -> Refused | WorkerEnd:
+    async def run(
+        self, maker: WorkerMaker, coordinator: Actor, run_key: int, name: str, lanes: int
+    ) -> Refused | WorkerEnd:
         """Work until the run is over or the worker was drained."""
+        self._name, self._coordinator = name, coordinator
         try:
-            worker, close = await self._blueprint.worker(
-                run_key, self._name, self._lanes, self._exchange, RayRationing()
-            )
+            worker, close = await maker.worker(run_key, name, lanes, self._exchange, RayRationing())
         except EvalfleetError as error:
             self._tried.set()
             return Refused(type(error), str(error))

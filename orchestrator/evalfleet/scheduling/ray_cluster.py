@@ -12,12 +12,13 @@ from collections.abc import Generator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import ray
 from ray.exceptions import RayError
 
 from evalfleet.errors import InfrastructureError
+from evalfleet.scheduling.ray_crew import Crew
 
 _OBJECT_STORE = 100 << 20
 _KNOCK_SECONDS = 10.0
@@ -25,11 +26,15 @@ _KNOCK_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The Ray this process uses. `cpus` counts those of all nodes; `own` says that it ends with this process."""
+    """The Ray this process uses. `cpus` counts those of all nodes; `own` says that it ends with this process.
+
+    `crew` is what stands ready there for this process's first run.
+    """
 
     address: str
     cpus: int
     own: bool
+    crew: Crew | None = None
 
 
 @contextmanager
@@ -86,6 +91,10 @@ class _Quiet(io.TextIOBase):
 
     def fileno(self) -> int:
         return self._stream.fileno()
+
+    def __getattr__(self, name: str) -> Any:
+        """What only a real stream has: its buffer, its encoding."""
+        return getattr(self._stream, name)
 
 
 def _join(address: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import ray
@@ -23,12 +23,11 @@ from evalfleet.scheduling.fleet import Fleet
 from evalfleet.scheduling.ray_actors import (
     Actor,
     Claim,
-    CoordinatorActor,
     CoordinatorMaker,
     Refused,
-    WorkerActor,
     WorkerMaker,
 )
+from evalfleet.scheduling.ray_crew import Crew, new_coordinator, new_worker
 from evalfleet.scheduling.worker import WorkerEnd
 
 #: Seconds of silence after which the coordinator's process is killed, so that Ray restarts it.
@@ -38,12 +37,19 @@ _GIVE_UP = 3
 
 
 class RayRun:
-    """One run over a Ray that `ray.init` has joined or started. The actors die with this process."""
+    """One run over a Ray that `ray.init` has joined or started. The actors die with this process.
 
-    def __init__(self, coordinator: CoordinatorMaker, worker: WorkerMaker, claim: Claim, fleet: Fleet) -> None:
+    What there is of `crew` is used before any actor is made.
+    """
+
+    def __init__(
+        self, coordinator: CoordinatorMaker, worker: WorkerMaker, claim: Claim, fleet: Fleet, crew: Crew | None = None
+    ) -> None:
+        self._beginning = (coordinator, claim)
         self._worker_maker = worker
         self._fleet = fleet
-        self._coordinator: Actor = CoordinatorActor.remote(coordinator, claim)  # pyright: ignore
+        self._crew = crew or Crew(new_coordinator(type(coordinator)), [])
+        self._coordinator = self._crew.coordinator
         self._names = itertools.count(1)
         self._workers: dict[str, Actor] = {}
         self._running: dict[asyncio.Future[Refused | WorkerEnd], str] = {}
@@ -100,17 +106,24 @@ class RayRun:
 
     async def _claimed(self) -> int:
         """The run's number in the store, once it is claimed."""
-        return await self._answer(self._coordinator.begin)
+        return await self._answer(self._begin)
 
     async def _ended(self) -> RunEnd:
         """The coordinator's end."""
-        return await self._answer(self._coordinator.ended)
+        return await self._answer(self._end)
 
-    async def _answer(self, method: Any) -> Any:
-        """What a method of the coordinator returns in the end, over its restarts."""
+    async def _begin(self) -> Any:
+        return await self._coordinator.begin.remote(*self._beginning)
+
+    async def _end(self) -> Any:
+        refused = await self._begin()  # a restarted coordinator knows nothing of its run
+        return refused if isinstance(refused, Refused) else await self._coordinator.ended.remote()
+
+    async def _answer(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """What the coordinator answers in the end, over its restarts."""
         while True:
             try:
-                answer = await method.remote()
+                answer = await ask()
             except RayError as error:
                 if not _may_come_back(error):
                     raise InfrastructureError(f"the coordinator is gone: {_first_line(error)}") from error
@@ -135,14 +148,14 @@ class RayRun:
 
     def _hire(self) -> str:
         name = f"worker-{next(self._names)}"
-        self._workers[name] = WorkerActor.options(num_cpus=1).remote(  # pyright: ignore
-            self._worker_maker, self._coordinator, name, self._fleet.lanes
-        )
+        spare = self._crew.workers.pop() if self._crew.workers else None
+        self._workers[name] = spare or new_worker(type(self._worker_maker))
         return name
 
     def _set_to_work(self, name: str) -> None:
         worker = self._workers[name]
-        self._running[asyncio.ensure_future(_awaited(worker.run.remote(self._run_key)))] = name
+        running = worker.run.remote(self._worker_maker, self._coordinator, self._run_key, name, self._fleet.lanes)
+        self._running[asyncio.ensure_future(_awaited(running))] = name
         begun = asyncio.ensure_future(_awaited(worker.begun.remote()))
         begun.add_done_callback(lambda done: self._note_begun(name, done))
 
@@ -189,7 +202,7 @@ class RayRun:
     def _dismiss(self) -> None:
         for running in self._running:
             running.cancel()
-        for worker in self._workers.values():
+        for worker in (*self._workers.values(), *self._crew.workers):
             ray.kill(worker)
         ray.kill(self._coordinator, no_restart=True)
 

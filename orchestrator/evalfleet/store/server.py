@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import importlib.util
 import os
 import shutil
@@ -17,10 +16,10 @@ from pathlib import Path
 from evalfleet import processes
 from evalfleet.errors import ConfigurationError, StoreError
 from evalfleet.randomness import SystemRandom
+from evalfleet.socket_places import make_ours, socket_folder
 from evalfleet.store import lock_files, watchdog
 
 _SOCKET = ".s.PGSQL.5432"
-_SOCKET_LIMIT = 100  # bytes; the system's own limit is 107
 _LOG_LIMIT = 8 << 20
 _TOOL_SECONDS = 120.0
 _START_SECONDS = 60.0
@@ -70,20 +69,14 @@ class Server:
         Raises ConfigurationError when the directory can't be written.
         """
         directory = state / "postgres"
-        sockets = directory / "run"
-        if len(os.fsencode(sockets / _SOCKET)) >= _SOCKET_LIMIT:
-            name = hashlib.sha256(os.fsencode(directory)).hexdigest()[:12]
-            sockets = Path("/tmp") / f"evalfleet-{os.geteuid()}-{name}"
+        sockets = socket_folder(directory / "run", _SOCKET)
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            sockets.mkdir(mode=0o700, exist_ok=True)
+            make_ours(sockets, _ELSEWHERE)
         except OSError as error:
             raise ConfigurationError(
                 f"cannot write to {error.filename}: {error.strerror}; set EVALFLEET_HOME to a writable directory"
             ) from error
-        owner = sockets.stat()
-        if sockets.is_symlink() or owner.st_mode & 0o077 or owner.st_uid not in (os.geteuid(), _NOBODY):
-            raise ConfigurationError(f"{sockets} belongs to somebody else; remove it, or {_ELSEWHERE}")
         return cls(directory, sockets)
 
     @property

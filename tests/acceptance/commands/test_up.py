@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from evalfleet.processes import process_alive
+from evalfleet.settings import Settings
+from evalfleet.standby_place import standby_socket
 
 if TYPE_CHECKING:
     from tests.acceptance.cli.conftest import Orchestrate
@@ -48,7 +52,7 @@ arms:
 schema_version: 1
 name: slow
 arms:
-  mine: {adapter: python, entry: "where_agent:where", flags: {takes: 8}}
+  mine: {adapter: python, entry: "where_agent:where", flags: {takes: 4}}
 """,
 }
 
@@ -120,6 +124,47 @@ def test_a_run_with_another_environment_starts_its_own_and_says_why(shell: Shell
     assert not (shell.home / ".ray").exists(), "a token there would change every other Ray of this user"
 
 
+def test_its_standby_carries_a_run_out_and_is_replaced(shell: Shell, up: dict[str, Any]) -> None:
+    standby = _standby(up)
+    code, out, err = shell.run("submit", "experiment.yaml", "--json", MY_KEY="one")
+    assert code == 0, err
+    said = [json.loads(line) for line in out.splitlines()]
+    assert len(said) > 1
+    assert said[-1]["run"]["project"] == str(shell.project), "the caller's directory, not its own"
+    assert shell.orchestrate("status", said[-1]["run"]["id"], "--json").values[0]["run"]["status"] == "completed"
+    assert _standby(up) != standby
+    code, _, err = shell.run("submit", "nothing.yaml", MY_KEY="one")
+    assert (code, "nothing.yaml" in err) == (2, True)
+
+
+def test_a_run_beside_another_does_without_it(shell: Shell, up: dict[str, Any]) -> None:
+    _standby(up)
+    with shell.start("submit", "slow.yaml", MY_KEY="one") as process:
+        assert process.stderr is not None
+        process.stderr.readline()
+        code, _, err = shell.run("submit", "experiment.yaml", MY_KEY="one")
+        assert code == 0 and shell.reply(err) == f"{up['address']} one"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=100) == 130
+        process.communicate()
+
+
+def test_who_kills_a_run_kills_its_standby_and_goes_on_with_the_next(shell: Shell, up: dict[str, Any]) -> None:
+    standby = _standby(up)
+    with shell.start("submit", "slow.yaml", MY_KEY="one") as process:
+        assert process.stderr is not None
+        run = process.stderr.readline().split()[1]
+        while "0/1 settled" not in process.stderr.readline():
+            assert process.poll() is None
+        process.kill()
+        process.communicate()
+    while process_alive(standby):
+        sleep(0.01)
+    _standby(up)
+    code, out, err = shell.run("resume", run, MY_KEY="one")
+    assert (code, "1 passed" in out) == (0, True), err
+
+
 def test_it_is_not_ended_under_a_run(shell: Shell, up: dict[str, Any]) -> None:
     with shell.start("submit", "slow.yaml", MY_KEY="one") as process:
         assert process.stderr is not None
@@ -144,6 +189,21 @@ def test_it_ends_with_all_of_its_processes_and_no_others(shell: Shell, up: dict[
         sleep(0.1)
     assert not left
     assert shell.run("down")[1] == "nothing is up\n"
+
+
+def _standby(up: dict[str, Any]) -> int:
+    """The process that waits for the next run, once it does."""
+    for _ in range(1000):
+        for pid in _pids():
+            its = b"evalfleet.cli.standby" in _command(pid).split(b"\0") and _parent(pid) == up["pid"]
+            if its and standby_socket(Settings.from_environment(_environment(pid))).exists():
+                return pid
+        sleep(0.05)
+    raise AssertionError("there is no standby")
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def _pids() -> list[int]:

@@ -11,16 +11,20 @@ from evalfleet.clock import SystemClock
 from evalfleet.reports.figures import counted
 from evalfleet.settings import Settings
 
+_STANDBY = "evalfleet.cli.standby"
+
 
 @click.command()
 @options.json_option
 @pass_application
 def command(application: Application) -> None:
-    """Keep a Ray and the record store up on this machine; `submit` and `resume` join them and start in no time.
+    """Keep a Ray, the record store and a process for the next run up on this machine.
+
+    `submit` and `resume` use them and start in no time.
 
     Agents find their secrets in the environment that `up` was called with.
     """
-    ray, started = application.run(bring_up(Settings.from_environment(), SystemClock()))
+    ray, started = application.run(bring_up(Settings.from_environment(), SystemClock(), _STANDBY))
     if application.json:
         application.value({"pid": ray.pid, "address": ray.address, "cpus": ray.cpus, "started": started})
         return
