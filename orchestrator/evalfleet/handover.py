@@ -31,7 +31,7 @@ _STREAMS = (0, 1, 2)
 _SIZE = struct.Struct("!Q")
 _GO = b"g"
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-_LIMITS = ("RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_CPU", "RLIMIT_FSIZE")
+_LIMITS = ("nofile", "nproc", "as", "data", "cpu", "fsize")
 
 
 class CommandLine(NamedTuple):
@@ -51,7 +51,7 @@ class CommandLine(NamedTuple):
 
 def own_limits() -> dict[str, list[int]]:
     """What the system allows this process."""
-    return {name: list(resource.getrlimit(getattr(resource, name))) for name in _LIMITS}
+    return {name: list(resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))) for name in _LIMITS}
 
 
 def hand_over(path: Path, line: CommandLine) -> int | None:
