@@ -17,6 +17,7 @@ from evalfleet.api.backends import Backends
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.budgets import attempt_purse
 from evalfleet.api.gateways import GatewayOnDemand, model_app
+from evalfleet.api.hidden_output import KnownSecrets
 from evalfleet.api.lanes import IsolatedAttempt, LaneAttempt
 from evalfleet.api.models import ModelOnDemand
 from evalfleet.api.workdirs import git_tool
@@ -31,6 +32,7 @@ from evalfleet.execution.threads import AuthorThreads
 from evalfleet.governor.local import LocalGovernor
 from evalfleet.grading.prices import PriceList
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
+from evalfleet.model.experiment import Redact
 from evalfleet.model.money import Money
 from evalfleet.model.sandbox import DefaultBackend, KeepSandbox
 from evalfleet.planning.arm_probe import arm_settings
@@ -43,6 +45,7 @@ from evalfleet.plugins import adapter_factories, judge_model, judge_stores, sand
 from evalfleet.ports import Adapter, Clock
 from evalfleet.processes import SystemSpawner
 from evalfleet.randomness import SystemRandom
+from evalfleet.redact import Redactor
 from evalfleet.sandbox_ports import SandboxLedger, SandboxProvider
 from evalfleet.scheduling.messages import Grant
 from evalfleet.scheduling.worker import Attempt, Exchange, Worker, WorkerLane, WorkerTimes
@@ -74,6 +77,7 @@ class Workshop:
     recordings: Recordings | None
     sandbox_ledger: SandboxLedger | None
     governor: LocalGovernor | None
+    secrets: KnownSecrets
     price: Price | None
 
     async def close(self) -> tuple[str, ...]:
@@ -112,7 +116,9 @@ def build_workshop(blueprint: RunBlueprint, governor: LocalGovernor | None = Non
     git = git_tool(Path(blueprint.state_dir), spawner)
     sandbox_ledger = _sandbox_ledger(blueprint, backends)
     services = replace(_services(blueprint, loaded, arms, clock), git=git, sandbox_ledger=sandbox_ledger)
-    services = replace(services, governor=governor)
+    hidden = _hidden(blueprint.snapshot, loaded.experiment.redact)
+    secrets = KnownSecrets(EnvironmentSecrets(), hidden)
+    services = replace(services, governor=governor, secrets=secrets, hidden=hidden)
 
     def definition(identifier: str) -> EvalDefinition:
         return load_definition(project, blueprint.files[identifier], identifier)
@@ -130,6 +136,7 @@ def build_workshop(blueprint: RunBlueprint, governor: LocalGovernor | None = Non
         recordings=_recordings(blueprint, artifacts),
         sandbox_ledger=sandbox_ledger,
         governor=governor,
+        secrets=secrets,
         price=services.price,
     )
 
@@ -165,10 +172,14 @@ def build_grader(blueprint: RunBlueprint, definitions: Mapping[str, EvalDefiniti
     loaded = restore_experiment(blueprint.snapshot, Path(blueprint.experiment_file), adapter_factories())
     arms = {arm.name: BuiltArm(settings=arm_settings(loaded, arm, project), adapter=NoAgent()) for arm in loaded.arms}
     settings = _executor_settings(blueprint, loaded, arms, definitions.__getitem__)
-    services = replace(
-        _services(blueprint, loaded, arms, SystemClock()), hidden=frozenset(_named_secrets(blueprint.snapshot))
-    )
-    return Executor(settings, services)
+    hidden = _hidden(blueprint.snapshot, loaded.experiment.redact)
+    return Executor(settings, replace(_services(blueprint, loaded, arms, SystemClock()), hidden=hidden))
+
+
+def _hidden(snapshot: Mapping[str, Any], redact: Redact) -> Redactor:
+    """What nothing that is kept of an attempt shows: the secrets that the experiment names, and what it says beside."""
+    values = {*_named_secrets(snapshot), *_named_secrets([*redact.env], named=True)}
+    return Redactor.of(values, [re.compile(pattern) for pattern in redact.patterns])
 
 
 def _named_secrets(value: Any, named: bool = False) -> Iterator[str]:

@@ -26,6 +26,7 @@ from evalfleet.planning.experiment_file import load_experiment
 from evalfleet.planning.judge_plan import judge_config
 from evalfleet.plugins import adapter_factories, judge_model
 from evalfleet.randomness import SystemRandom
+from evalfleet.redact import Redactor
 from evalfleet.settings import EnvironmentSecrets, Settings
 
 
@@ -109,7 +110,7 @@ async def _asked(
             question=_question(example),
             config=config,
             key=key,
-            secrets=() if key is None else (key,),
+            redactor=Redactor.of(() if key is None else (key,)),
             price=price,
             note=lambda _: None,
             keep=lambda _: None,

@@ -15,6 +15,7 @@ import msgspec
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.budgets import attempt_purse
 from evalfleet.api.building import build_workshop
+from evalfleet.api.hidden_output import hide_in_output
 from evalfleet.api.lanes import LaneAttempt, begun_file
 from evalfleet.processes import limit_memory
 from evalfleet.scheduling.messages import Grant
@@ -26,6 +27,7 @@ async def run(result: Path, job: bytes) -> None:
     if blueprint.memory is not None:
         limit_memory(blueprint.memory)
     workshop = build_workshop(blueprint)
+    hide_in_output(workshop.secrets)
     begun_file(result).touch()
     lane = LaneAttempt(
         grant, workshop.executor, workshop.encoder, workshop.clock, workshop.failpoint, workshop.recordings

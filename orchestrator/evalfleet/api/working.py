@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.building import build_worker, build_workshop
 from evalfleet.api.governing import local_governor
+from evalfleet.api.hidden_output import hide_in_output
 from evalfleet.clock import SystemClock
 from evalfleet.governor.local import Rationing
 from evalfleet.processes import limit_memory, worker_memory
@@ -34,6 +35,7 @@ class WorkerBlueprint:
         blueprint = replace(self.run, run_key=run_key, memory=min(memory, ALONE))
         limit_memory(memory)
         workshop = build_workshop(blueprint, local_governor(blueprint, name, rationing, SystemClock()))
+        hide_in_output(workshop.secrets)
         try:
             await workshop.backends.check(blueprint.backends)
         except BaseException:

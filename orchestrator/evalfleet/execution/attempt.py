@@ -24,6 +24,7 @@ from evalfleet.execution.watch import Watch
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.model.verdict import Verdict
+from evalfleet.redacted_values import redacted
 
 __all__ = ["AttemptControl", "AttemptJob", "AttemptServices", "Patience", "Stage", "run_attempt"]
 
@@ -105,7 +106,8 @@ async def _record(ledger: Ledger) -> None:
     """Have what the agent did made durable: from here on a lost worker costs a judge's answers, not an agent's."""
     control = ledger.state.control
     if control is not None and control.record is not None:
-        await control.record(recording(ledger, control), ledger.questions)
+        questions = redacted(ledger.questions, ledger.state.secrets.redactor)
+        await control.record(recording(ledger, control), questions)
 
 
 async def _judge(ledger: Ledger) -> None:

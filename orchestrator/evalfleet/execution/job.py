@@ -24,6 +24,7 @@ from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
 from evalfleet.ports import Adapter, ArmSettings, Clock, Governor, JudgeModel, ModelDesk, Secrets
+from evalfleet.redact import Redactor
 from evalfleet.sandbox_ports import App, Gateway, Routes, SandboxLedger, SandboxProvider
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def no_routes(_: AttemptJob) -> Routes:
 class AttemptServices:
     """What attempts of one worker share. `price` gives the US dollars of a usage, None when unknown.
 
-    `hidden` are values that no text of an attempt shows, beside those of the secrets that it resolves.
+    `hidden` is what nothing that is kept of an attempt shows, beside the secrets that it resolves.
     `judging` is None in a run that asks no judge; `git`, by which workdirs are followed, where nothing runs; without a
     `gateway` nothing leads out of a closed sandbox, and `routes` are what it serves to an attempt beside what its eval
     mounts; `model_app` makes the route of an agent's model. Without a `governor` model calls are made as they come.
@@ -103,7 +104,7 @@ class AttemptServices:
     threads: AuthorThreads
     price: Callable[[str | None, Usage], float | None] | None = None
     patience: Patience = field(default_factory=Patience)
-    hidden: frozenset[str] = frozenset()
+    hidden: Redactor = field(default_factory=Redactor)
     judging: Judging | None = None
     gateway: Gateway | None = None
     routes: Callable[[AttemptJob], Routes] = no_routes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from evalfleet.model.assertion import AssertionResult, Result
 from evalfleet.model.judge import INVALID_RESPONSE, JudgeCall, JudgeConfig, JudgeReply, JudgeRequest, Ruling
 from evalfleet.model.usage import Usage
 from evalfleet.ports import Clock, JudgeCache, JudgeModel, ModelCalls
-from evalfleet.redact import redact, safe
+from evalfleet.redact import Redactor
 
 MODEL_UNRESOLVED = "judge-model-unresolved"
 KEY_UNRESOLVED = "judge-key-unresolved"
@@ -74,7 +74,7 @@ class Judging:
             question=judged.question,
             config=config,
             key=key,
-            secrets=state.secrets.values,
+            redactor=state.secrets.redactor,
             price=state.estimate,
             note=state.note,
             keep=state.judge_calls.append,
@@ -153,14 +153,14 @@ async def answered(judged: Judged, assertion: int, state: AttemptState) -> Asser
 class Inquiry:
     """One question to a judge, whoever asks it. `keep` is given each call as it ends, `note` what went wrong beside it.
 
-    `admission` is where its requests are admitted. No text of a call shows one of
-    `secrets`; `price` gives the US dollars of a usage of a model.
+    `admission` is where its requests are admitted. What a call says is kept through `redactor`; `price` gives the US
+    dollars of a usage of a model.
     """
 
     question: Question
     config: JudgeConfig
     key: str | None
-    secrets: Collection[str]
+    redactor: Redactor
     price: Callable[[Usage | None, str | None], float | None]
     note: Callable[[str], None]
     keep: Callable[[JudgeCall], None]
@@ -182,16 +182,16 @@ class Inquiry:
         usage: Usage | None = None
         cached = False
         if isinstance(outcome, JudgeFailure):
-            code, message = outcome.code, safe(str(outcome), self.secrets, _REASON_LIMIT)
+            code, message = outcome.code, self.redactor.safe(str(outcome), _REASON_LIMIT)
         else:
             usage, cached = outcome.usage, outcome.tries == 0
-            reply = redact(outcome.text, self.secrets)
+            reply = self.redactor.text(outcome.text)
             try:
                 ruling = read_reply(reply, prompt)
             except InvalidReply as error:
                 more = "; it was cut off at the token limit" if outcome.cut_off else ""
                 text = f"{self.config.model}: {error}{more}"
-                code, message = INVALID_RESPONSE, safe(text, self.secrets, _REASON_LIMIT)
+                code, message = INVALID_RESPONSE, self.redactor.safe(text, _REASON_LIMIT)
         return JudgeCall(
             assertion=self.assertion,
             repetition=self.repetition,

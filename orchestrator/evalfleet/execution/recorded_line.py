@@ -42,7 +42,7 @@ class RecordedLine(SessionLine):
             count = len(self._recorded)
             raise self._diverged(f"{place} was never sent: the record has {count} of this session")
         turn = self._recorded[len(self.turns)]
-        difference = _difference(turn.input, given)
+        difference = _difference(turn.input, self._as_kept(given))
         if difference is not None:
             raise self._diverged(f"{place}: {difference}")
         if turn.failure is not None:
@@ -79,7 +79,7 @@ class ContinuedLine(SessionLine):
             return await super().send(given)
         self._state.check_open("a send")
         turn = self._begun[len(self.turns)]
-        difference = _difference(turn.input, given)
+        difference = _difference(turn.input, self._as_kept(given))
         if difference is not None:
             message = f"turn {turn.index + 1} was sent by an earlier attempt: {difference}"
             raise self._state.fail(AttemptFailure(FailureKind.AUTHORING, REPLAY_DIVERGED, message))

@@ -18,7 +18,8 @@ from evalfleet.model.judge import JudgeCall
 from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.verdict import Judgement, Outcome, Verdict
-from evalfleet.redact import redact, safe
+from evalfleet.redact import MESSAGE_LIMIT, shorten
+from evalfleet.redacted_values import redacted
 
 #: The code of a diagnostic about an adapter that claims more than its turns show.
 CONTRADICTED = "COVERAGE_CONTRADICTED"
@@ -37,16 +38,8 @@ def recording(ledger: Ledger, control: AttemptControl) -> AttemptEvidence:
     state = ledger.state
     duration = max(0.0, state.services.clock.wall() - (control.started_at or 0.0))
     rows, turns = ledger.rows(), tuple(sorted(state.turns, key=_sequence))
-    return AttemptEvidence(
-        summary=_summary(state, control, rows, turns, duration, False),
-        turns=turns,
-        assertions=rows,
-        diagnostics=state.diagnostics(),
-        judge_calls=tuple(state.judge_calls),
-        attribution=state.attribution,
-        attachments=dict(state.attachments),
-        begun_by=state.job.begun_by,
-    )
+    summary = _summary(state, control, rows, turns, duration, False)
+    return _kept(state, summary, turns, rows, state.diagnostics())
 
 
 def concluded(
@@ -60,7 +53,18 @@ def concluded(
     summary = _summary(state, control, rows, turns, duration, bool(contradicted))
     diagnostics = state.diagnostics()
     state.seal()
-    return AttemptEvidence(
+    return _kept(state, summary, turns, rows, diagnostics)
+
+
+def _kept(
+    state: AttemptState,
+    summary: AttemptSummary,
+    turns: tuple[TurnRecord, ...],
+    rows: tuple[AssertionRow, ...],
+    diagnostics: tuple[str, ...],
+) -> AttemptEvidence:
+    """Everything as it is kept: judged already, and from here on without secrets."""
+    evidence = AttemptEvidence(
         summary=summary,
         turns=turns,
         assertions=rows,
@@ -70,6 +74,7 @@ def concluded(
         attachments=dict(state.attachments),
         begun_by=state.job.begun_by,
     )
+    return redacted(evidence, state.secrets.redactor)
 
 
 def verdict_so_far(state: AttemptState, rows: tuple[AssertionRow, ...]) -> Verdict:
@@ -87,7 +92,7 @@ def never_ran(attempt: int, case: Case, failure: AttemptFailure, at: float) -> A
         verdict=judgement.verdict,
         kind=failure.kind,
         code=failure.code,
-        message=safe(str(failure), ()),
+        message=shorten(str(failure), MESSAGE_LIMIT),
         score_state=None if judgement.score is None else judgement.score.state,
         started_at=at,
     )
@@ -114,7 +119,7 @@ def _summary(
         verdict=judgement.verdict,
         kind=judgement.kind,
         code=judgement.code,
-        message=None if judgement.message is None else safe(judgement.message, state.secrets.values),
+        message=None if judgement.message is None else state.secrets.redactor.safe(judgement.message),
         score_state=None if judgement.score is None else judgement.score.state,
         earned=None if judgement.score is None else judgement.score.earned,
         skip_reason=state.skip_reason,
@@ -162,7 +167,7 @@ def _folded(
         rows,
         state.skip_reason,
         definition.allow_no_assertions,
-        lambda text: redact(text, state.secrets.values),
+        state.secrets.redactor.text,
     )
     return _outcome(failure), judgement
 

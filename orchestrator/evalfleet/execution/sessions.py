@@ -17,7 +17,8 @@ from evalfleet.model.coverage import Coverage, unavailable
 from evalfleet.model.events import InputRequested, Message, Role
 from evalfleet.model.turn import Turn, TurnInput, TurnRecord, TurnStatus
 from evalfleet.ports import Adapter, Session
-from evalfleet.redact import safe
+from evalfleet.redact import Redactor
+from evalfleet.redacted_values import redacted
 
 _NOTHING = unavailable("the adapter declared no coverage")
 _UNDECLARED = Coverage(
@@ -120,7 +121,7 @@ class SessionLine:
         """Record the send under way, if any, as failed: the attempt does not wait for it any more."""
         flight = self._flight
         if flight is not None:
-            self._record(flight, Turn(status=TurnStatus.FAILED), self._declared, safe(failure, self._secrets()))
+            self._record(flight, Turn(status=TurnStatus.FAILED), self._declared, self._redactor.safe(failure))
             if flight.task is not None:
                 flight.task.cancel()
 
@@ -188,7 +189,7 @@ class SessionLine:
             self._state.learn(error)
             turn = _salvaged(error.partial) or turn
         text = self._state.broken_off or f"{self._failure.code}: {self._failure}"
-        self._record(flight, turn, self._declared, safe(text, self._secrets()))
+        self._record(flight, turn, self._declared, self._redactor.safe(text))
         if failure is None:
             return
         self._state.fail(failure, None if isinstance(error, asyncio.CancelledError) else error)
@@ -209,8 +210,13 @@ class SessionLine:
             return self._state.out_of_time() if watch is None or self._state.is_due else watch.failure
         return blame(error, FailureKind.ADAPTER, "SESSION_OPEN_FAILED" if self._session is None else "ADAPTER_RAISED")
 
-    def _secrets(self) -> set[str]:
-        return self._state.secrets.values
+    @property
+    def _redactor(self) -> Redactor:
+        return self._state.secrets.redactor
+
+    def _as_kept(self, given: TurnInput) -> TurnInput:
+        """An input as the record of its turn has it."""
+        return redacted(given, self._redactor)
 
     def _record(self, flight: _Flight, turn: Turn, coverage: Coverage, failure: str | None) -> TurnRecord:
         self._flight = None

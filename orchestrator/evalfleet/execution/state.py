@@ -19,7 +19,7 @@ from evalfleet.model.tool import Tool
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
 from evalfleet.ports import ModelCalls, Secrets
-from evalfleet.redact import DIAGNOSTIC_LIMIT, safe
+from evalfleet.redact import DIAGNOSTIC_LIMIT, Redactor
 from evalfleet.sandbox_ports import App, OpenGateway, Sandbox
 
 if TYPE_CHECKING:
@@ -50,14 +50,25 @@ _OF_A_LOST_SANDBOX = frozenset({FailureKind.AGENT, FailureKind.ADAPTER, FailureK
 class AttemptSecrets:
     """Resolves secrets and remembers their values, so that no text of this attempt shows them."""
 
-    def __init__(self, inner: Secrets, hidden: frozenset[str]) -> None:
+    def __init__(self, inner: Secrets, hidden: Redactor) -> None:
         self._inner = inner
-        self.values: set[str] = set(hidden)
+        self._hidden = hidden
+        self._values: set[str] = set()
+        self._redactor: Redactor | None = hidden
 
     def resolve(self, name: str) -> str:
         value = self._inner.resolve(name)
-        self.values.add(value)
+        if value not in self._values:
+            self._values.add(value)
+            self._redactor = None
         return value
+
+    @property
+    def redactor(self) -> Redactor:
+        """Replaces the values that are known by now."""
+        if self._redactor is None:
+            self._redactor = self._hidden.also(self._values)
+        return self._redactor
 
 
 class AttemptState:
@@ -287,16 +298,16 @@ class AttemptState:
         if self._sealed:
             return
         if len(self._diagnostics) < DIAGNOSTICS_LIMIT:
-            self._diagnostics.append(safe(text, self.secrets.values, DIAGNOSTIC_LIMIT))
+            self._diagnostics.append(self.secrets.redactor.safe(text, DIAGNOSTIC_LIMIT))
         else:
             self._unkept += 1
 
     def note_once(self, text: str) -> None:
         """As `note`, unless it is kept already."""
-        if safe(text, self.secrets.values, DIAGNOSTIC_LIMIT) not in self._diagnostics:
+        if self.secrets.redactor.safe(text, DIAGNOSTIC_LIMIT) not in self._diagnostics:
             self.note(text)
 
     def diagnostics(self) -> tuple[str, ...]:
         """What was noted. Secrets that were resolved only later are replaced here too."""
-        lines = tuple(safe(text, self.secrets.values, DIAGNOSTIC_LIMIT) for text in self._diagnostics)
+        lines = tuple(self.secrets.redactor.safe(text, DIAGNOSTIC_LIMIT) for text in self._diagnostics)
         return (*lines, f"{self._unkept} more diagnostics were not kept") if self._unkept else lines

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, ValidationError, ValidatorFunctionWrapHan
 
 from evalfleet.model.judge import JudgeReply, JudgeRequest
 from evalfleet.model.usage import Usage
-from evalfleet.redact import redact
+from evalfleet.redact import Redactor
 
 #: Characters of a provider's own text that stand in a message.
 SHOWN_TEXT = 200
@@ -181,7 +181,7 @@ def provider_text(body: bytes) -> str:
 
 def shown(text: str, key: str | None) -> str:
     """Somebody else's text in one line for a message: first without the key, then cut to `SHOWN_TEXT` characters."""
-    text = redact(text, () if key is None else (key,))
+    text = Redactor.of(() if key is None else (key,)).text(text)
     return " ".join((text if len(text) <= SHOWN_TEXT else text[: SHOWN_TEXT - 1] + "…").split())
 
 

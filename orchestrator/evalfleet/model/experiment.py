@@ -38,6 +38,16 @@ def _retryable(value: FailureKind) -> FailureKind:
     return value
 
 
+def _finding(value: str) -> str:
+    try:
+        pattern = re.compile(value)
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from None
+    if pattern.search("") is not None:
+        raise ValueError("finds something in every text, also in an empty one")
+    return value
+
+
 Name = Annotated[str, AfterValidator(_name)]
 Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -278,6 +288,17 @@ class Price(Strict):
     cache_write: Amount | None = None
 
 
+class Redact(Strict):
+    """What is not kept of an attempt, beside the values of secrets that are named elsewhere.
+
+    `env` names environment variables of the workers, whose values are secrets, too; what `patterns` find, regular
+    expressions as Python's `re` reads them, is replaced in each text.
+    """
+
+    env: tuple[Text, ...] = ()
+    patterns: tuple[Annotated[str, AfterValidator(_finding)], ...] = ()
+
+
 class Experiment(Strict):
     """A checked-in `experiment.yaml`, validated."""
 
@@ -295,6 +316,7 @@ class Experiment(Strict):
     budget: Budget = Budget()
     rate: Mapping[Text, Rate] = {}
     prices: Mapping[Text, Price] = {}
+    redact: Redact = Redact()
     retry: Retry = Retry()
     writes: Writes = Writes()
     accept: Accept = Accept()

@@ -16,6 +16,7 @@ from evalfleet.planning.selected import DatasetRecord
 #: Parts of an experiment that may change between submit and resume: they shape no attempt and no denominator.
 _FREE = frozenset(
     {"name", "description", "limits", "budget", "rate", "retry", "writes", "accept", "reporters", "isolation", "reuse"}
+    | {"redact"}
     | {"judge"}  # what of it shapes an attempt is a part of every eval that asks it
 )
 _FREE_OF_ARM = frozenset({"labels", "description"})

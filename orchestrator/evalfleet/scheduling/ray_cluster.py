@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import socket
 import sys
@@ -12,12 +11,12 @@ from collections.abc import Generator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
 
 import ray
 from ray.exceptions import RayError
 
 from evalfleet.errors import InfrastructureError
+from evalfleet.rewriting import Rewriting
 from evalfleet.scheduling.ray_crew import Crew
 
 _OBJECT_STORE = 100 << 20
@@ -52,7 +51,7 @@ def ray_cluster(address: str | None, temporary: Path | None = None) -> Generator
         what = "Ray could not be started here" if address is None else f"there is no Ray to join at {address}"
         raise InfrastructureError(f"{what}: {_reason(error)}") from error
     # Ray keeps some of its remarks until it is shut down.
-    with redirect_stdout(_Quiet(sys.stdout)):
+    with redirect_stdout(Rewriting(sys.stdout, _WithoutRemarks())):
         try:
             where = str(ray.get_runtime_context().gcs_address)  # pyright: ignore[reportUnknownArgumentType]
             yield Cluster(where, int(ray.cluster_resources().get("CPU", 1)), own=address is None)
@@ -67,34 +66,19 @@ def _reason(error: Exception) -> str:
     return str(error).strip().partition("\n")[0] or repr(error)
 
 
-class _Quiet(io.TextIOBase):
-    """Standard output without Ray's remarks about dead workers: they would stand amid a program's JSON, and the
-    run reports each death in its own words."""
+class _WithoutRemarks:
+    """Drops Ray's remarks about dead workers: they would stand amid a program's JSON, and the run reports each death
+    in its own words."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self) -> None:
         self._dropped = False
 
-    def write(self, text: str, /) -> int:
+    def __call__(self, text: str) -> str:
         # `print` writes a remark and its line end apart.
         remark = "(raylet)" in text[:40]
-        if not remark and not (self._dropped and text == "\n"):
-            self._stream.write(text)
+        kept = "" if remark or (self._dropped and text == "\n") else text
         self._dropped = remark
-        return len(text)
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-    def isatty(self) -> bool:
-        return self._stream.isatty()
-
-    def fileno(self) -> int:
-        return self._stream.fileno()
-
-    def __getattr__(self, name: str) -> Any:
-        """What only a real stream has: its buffer, its encoding."""
-        return getattr(self._stream, name)
+        return kept
 
 
 def _join(address: str) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 from evalfleet.errors import AttemptFailure, ConfigurationError, FailureKind, JudgeFailure
 from evalfleet.execution.state import AttemptState
 from evalfleet.model.judge import CALL_FAILED, JUDGE_KEY, JUDGE_URL, JudgeReply, JudgeRequest
-from evalfleet.redact import redact, safe
 from evalfleet.taskpacks.responder import Answer, Cursor, ScriptRule
 from evalfleet.taskpacks.script_lint import given_away
 from evalfleet.taskpacks.user_prompt import (
@@ -147,7 +146,7 @@ class ModelResponder:
         observed = None if usage is None else usage.cost_usd
         tokens = None if usage is None else [usage.input_tokens, usage.output_tokens]
         return {
-            "reply": redact(found.text, self._state.secrets.values),
+            "reply": self._state.secrets.redactor.text(found.text),
             "latency": found.latency,
             "tries": found.tries,
             "tokens": tokens,
@@ -157,7 +156,7 @@ class ModelResponder:
     def _broken(
         self, call: dict[str, Any], code: str, message: str, kind: FailureKind = FailureKind.INFRASTRUCTURE
     ) -> AttemptFailure:
-        text = safe(message, self._state.secrets.values, _MESSAGE_LIMIT)
+        text = self._state.secrets.redactor.safe(message, _MESSAGE_LIMIT)
         call |= {"code": code, "message": text}
         return AttemptFailure(kind, code, text)
 
