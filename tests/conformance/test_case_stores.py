@@ -99,6 +99,26 @@ def test_the_suite_refuses_what_is_wrong(wrong: Any, check: str, tmp_path: Path,
         getattr(case_store_suite("any"), f"test_{check}")(None, Given())
 
 
+@pytest.mark.parametrize(
+    "check",
+    [
+        "an_unknown_snapshot_is_told_and_changes_nothing",
+        "a_snapshot_that_is_not_what_its_id_says_is_refused",
+        "a_store_that_an_agent_works_on_is_not_reset",
+    ],
+)
+def test_what_is_refused_is_told_by_its_code(check: str, tmp_path: Path) -> None:
+    @asynccontextmanager
+    async def make() -> AsyncGenerator[SqliteCases]:
+        yield SqliteCases(tmp_path / "cases")
+
+    class Given:
+        def getfixturevalue(self, name: str) -> MakeBackend:
+            return make
+
+    getattr(case_store_suite("any"), f"test_{check}")(None, Given())
+
+
 def test_an_attempt_of_a_name_that_is_taken_or_is_none_is_refused(database: str) -> None:
     async def run() -> list[str]:
         cases, refused = PostgresCases(database), []

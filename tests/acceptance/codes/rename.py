@@ -42,10 +42,10 @@ def copied(folder: Path) -> Path:
 
 
 def holding(folder: Path, code: str) -> Iterator[Path]:
-    """The product's files that name the code, but for the table that describes it."""
+    """The product's files that name the code, but for the table that describes it and the suites it ships as tests."""
     for root in PACKAGES.values():
         for file in (folder / root.relative_to(ROOT)).rglob("*.py"):
-            if "codes" not in file.parts and f'"{code}"' in file.read_text(encoding="utf-8"):
+            if not {"codes", "testing"} & {*file.parts} and f'"{code}"' in file.read_text(encoding="utf-8"):
                 yield file
 
 

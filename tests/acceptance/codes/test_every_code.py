@@ -98,6 +98,11 @@ SINGLE = {
     "RUN_INTERRUPTED": f"{MACHINERY}::test_what_a_killed_run_had_under_way",
     "WORKER_STALLED": "acceptance/kill/test_stops.py::test_an_actor_that_stops_is_killed_and_replaced",
     "LEASE_EXPIRED": "acceptance/kill/test_node_loss.py::test_leases_of_a_lost_node_come_back_after_their_end",
+    # where a run has another package's sandbox, or its agent's word for it: our own places give them here
+    "SANDBOX_EXISTS": "unit/sandboxes/test_local.py::test_an_owner_has_one_sandbox_at_a_time",
+    "SANDBOX_CLOSED": "unit/sandboxes/test_local.py::test_one_that_is_closed_or_can_not_be_ended_says_so",
+    "SANDBOX_CLEANUP_FAILED": "unit/sandboxes/test_local.py::test_one_that_is_closed_or_can_not_be_ended_says_so",
+    "PROVIDER_UNAVAILABLE": "unit/adapters/test_openai.py::test_whose_fault_a_failure_is",
     "REPLAY_DIVERGED": f"{LATER}::test_a_code_of_judging_again",
     "REPLAY_TIMEOUT": f"{LATER}::test_a_code_of_judging_again",
     # of programs
@@ -184,14 +189,14 @@ GUARDS = {
     "EVIDENCE_NOT_JSON": "unit/store/test_rows.py::test_evidence_that_is_no_json_is_a_typed_failure_of_the_adapter",
     "EVIDENCE_TOO_DEEP": "unit/store/test_rows.py::test_evidence_that_is_no_json_is_a_typed_failure_of_the_adapter",
     # such a body keeps its earlier verdict
-    "NOT_RECORDED": f"{LATER}::test_a_body_that_decides_by_it_keeps_its_verdict",
+    "NOT_RECORDED": "unit/execution/test_regrade.py::test_what_was_not_recorded_is_no_mistake_of_the_body",
     # the machine would have to be out of memory, or a worker to leave by itself
     "WORKER_OOM": "unit/scheduling/test_losses.py::test_a_worker_that_ended_leaves_an_interrupted_attempt",
     "WORKER_DRAINED": "unit/scheduling/test_losses.py::test_a_worker_that_ended_leaves_an_interrupted_attempt",
     # the shipped suite gives them to every kind of case store
-    "SNAPSHOT_NOT_FOUND": f"{STORES}::test_the_suite_refuses_what_is_wrong",
-    "SNAPSHOT_DAMAGED": f"{STORES}::test_the_suite_refuses_what_is_wrong",
-    "RESET_WHILE_ACTIVE": f"{STORES}::test_the_suite_refuses_what_is_wrong",
+    "SNAPSHOT_NOT_FOUND": f"{STORES}::test_what_is_refused_is_told_by_its_code",
+    "SNAPSHOT_DAMAGED": f"{STORES}::test_what_is_refused_is_told_by_its_code",
+    "RESET_WHILE_ACTIVE": f"{STORES}::test_what_is_refused_is_told_by_its_code",
     # they need a container engine: `make test-engines`
     "SANDBOX_IMAGE_MISSING": "engines/test_containers.py::test_an_image_that_is_nowhere_is_missing",
     "SANDBOX_IMAGE_UNFIT": "engines/test_containers.py::test_an_unfit_image_is_told_once_and_leaves_nothing",

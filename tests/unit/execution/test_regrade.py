@@ -15,6 +15,7 @@ from evalfleet.assertions.matchers import command_succeeded, equals, includes, s
 from evalfleet.errors import AttemptFailure, FailureKind, SendFailure
 from evalfleet.execution.attempt import AttemptControl
 from evalfleet.execution.regrade import refused, regrade
+from evalfleet.execution.unrecorded import Unrecorded
 from evalfleet.model.assertion import Result
 from evalfleet.model.coverage import Channel, unavailable
 from evalfleet.model.events import InputOption, InputRequested
@@ -443,3 +444,12 @@ async def test_an_attempt_that_cannot_be_judged_here_takes_no_judge_call_over(at
     found = refused(Style.PASS, recorded, AttemptFailure(FailureKind.AUTHORING, "ROW_INVALID", "no row"))
     assert (found.evidence.assertions, found.evidence.judge_calls) == ((), ())
     assert found.evidence.turns == recorded.turns and found.evidence.summary.code == "ROW_INVALID"
+
+
+async def test_what_was_not_recorded_is_no_mistake_of_the_body(attempt: Any) -> None:
+    async def body(t: Any) -> None:
+        if Unrecorded().exit_code == 0:
+            t.log("decided")
+
+    summary = (await attempt(body)).summary
+    assert (summary.kind, summary.code) == (FailureKind.GRADER, "NOT_RECORDED")

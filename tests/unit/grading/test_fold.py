@@ -13,10 +13,8 @@ from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.grading.fold import (
     ASSERTION_ERRORED,
     ASSERTION_UNAVAILABLE,
-    GATE_MINIMUM_MISSING,
     NO_ASSERTIONS,
     PASS_MEASUREMENT_THRESHOLD_MISSING,
-    PASS_SCORE_REFUSED,
     SCORE_OUT_OF_RANGE,
     fold,
     judge_row,
@@ -239,14 +237,14 @@ def test_the_execution_is_to_blame_before_any_assertion() -> None:
     ("style", "rows", "code"),
     [
         (PASS, [row(0.5)], PASS_MEASUREMENT_THRESHOLD_MISSING),
-        (PASS, [row(0.5, gate=True)], GATE_MINIMUM_MISSING),
-        (PASS, [row("T"), row("T", points=1)], PASS_SCORE_REFUSED),
+        (PASS, [row(0.5, gate=True)], "GATE_MINIMUM_MISSING"),
+        (PASS, [row("T"), row("T", points=1)], "PASS_SCORE_REFUSED"),
         (SCORE, [row("T", points=-1)], SCORE_OUT_OF_RANGE),
         (SCORE, [row("T", points=math.nan)], SCORE_OUT_OF_RANGE),
         (SCORE, [row("T", points=float("1e400"))], SCORE_OUT_OF_RANGE),
         (SCORE, [row(0.5, points=10**400)], SCORE_OUT_OF_RANGE),
         (SCORE, [row("T", points=1.7e308), row("T", points=1.7e308)], SCORE_OUT_OF_RANGE),
-        (SCORE, [row(0.5, gate=True, points=1)], GATE_MINIMUM_MISSING),
+        (SCORE, [row(0.5, gate=True, points=1)], "GATE_MINIMUM_MISSING"),
     ],
 )
 def test_what_an_author_may_not_configure(style: Style, rows: list[AssertionRow], code: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evalfleet.errors import AttemptFailure, FailureKind
+from evalfleet.errors import AttemptFailure, FailureKind, InfrastructureError
 from evalfleet.model.definition import Resources, SandboxSpec
 from evalfleet.ports import AdapterFactory
 from evalfleet.processes import SystemSpawner
@@ -102,6 +102,25 @@ async def test_an_owner_has_one_sandbox_at_a_time(provider: LocalProvider, tmp_p
             await other.create(SandboxSpec(), "owner")
         assert caught.value.code == "SANDBOX_EXISTS"
     assert await first.read("file") == b"mine"
+
+
+class Unending(SystemSpawner):
+    """Can't end what runs."""
+
+    async def end(self, group: str) -> None:
+        raise InfrastructureError("a process stays")
+
+
+async def test_one_that_is_closed_or_can_not_be_ended_says_so(provider: LocalProvider, tmp_path: Path) -> None:
+    sandbox = await provider.create(SandboxSpec(), "owner")
+    await sandbox.close()
+    with pytest.raises(AttemptFailure) as closed:
+        await sandbox.run(Command(argv=("true",)))
+    assert closed.value.code == "SANDBOX_CLOSED"
+    stubborn = factory.build(SandboxPlace(state=tmp_path / "state", spawner=Unending()))
+    with pytest.raises(AttemptFailure, match="a process stays") as caught:
+        await (await stubborn.create(SandboxSpec(), "other")).close()
+    assert (caught.value.kind, caught.value.code) == (FailureKind.SANDBOX, "SANDBOX_CLEANUP_FAILED")
 
 
 async def test_cancelling_a_creation_leaves_nothing(provider: LocalProvider, tmp_path: Path) -> None:
