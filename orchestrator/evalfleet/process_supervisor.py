@@ -105,7 +105,13 @@ class Supervisor:
             os.chdir("/")
 
     def report(self, dead: list[tuple[int, int]], more: bool) -> None:
-        """Tell the worker which children have died, and whether any is left of the tree."""
+        """Tell the worker which children have died, and whether any is left of the tree.
+
+        Between two commands there is nothing to tell: who died then is no part of a tree, and the next command would
+        take the word for the end of its own.
+        """
+        if self._gone:
+            return
         lines = ""
         for pid, status in dead:
             if pid == self._group:

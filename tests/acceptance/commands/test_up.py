@@ -54,6 +54,12 @@ name: slow
 arms:
   mine: {adapter: python, entry: "where_agent:where", flags: {takes: 4}}
 """,
+    "endless.yaml": """
+schema_version: 1
+name: endless
+arms:
+  mine: {adapter: python, entry: "where_agent:where", flags: {takes: 1000}}
+""",
 }
 
 
@@ -139,7 +145,7 @@ def test_its_standby_carries_a_run_out_and_is_replaced(shell: Shell, up: dict[st
 
 def test_a_run_beside_another_does_without_it(shell: Shell, up: dict[str, Any]) -> None:
     _standby(up)
-    with shell.start("submit", "slow.yaml", MY_KEY="one") as process:
+    with shell.start("submit", "endless.yaml", MY_KEY="one") as process:
         assert process.stderr is not None
         process.stderr.readline()
         code, _, err = shell.run("submit", "experiment.yaml", MY_KEY="one")
