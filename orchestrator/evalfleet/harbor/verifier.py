@@ -88,7 +88,7 @@ class Verifier:
     async def verify(self, step: Step, *, last: bool) -> Reward:
         """Bring the step's tests, run them and read what they decided.
 
-        Tests that ran out of time are run once more on what the agent left: that is cheaper than the agent.
+        Tests that ran out of time are run once more in the same place, which they may have changed.
         """
         tests = await asyncio.to_thread(packed, step.tests)
         root, result = await self._tried(step, tests)
