@@ -17,8 +17,6 @@ STEPS = "steps"
 WORKDIR = "workdir"
 #: What some data sets put above an instruction, so that it is found in what models were trained on.
 _CANARY = re.compile(r"(<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
-#: How often tests may run out of time.
-VERIFIER_TRIES = 2
 _STEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -74,8 +72,7 @@ class TaskFolder:
             return None
         checks = [self.health, *(step.health for step in self.steps)]
         waiting = sum(check.longest for check in checks if check is not None)
-        testing = VERIFIER_TRIES * sum(step.verifier_seconds for step in self.steps)
-        return sum(limit or 0.0 for limit in limits) + testing + waiting
+        return sum(limit or 0.0 for limit in limits) + sum(step.verifier_seconds for step in self.steps) + waiting
 
 
 def read_steps(folder: Path, toml: TaskToml) -> Iterator[Step]:

@@ -86,18 +86,14 @@ class Verifier:
         _require(result)
 
     async def verify(self, step: Step, *, last: bool) -> Reward:
-        """Bring the step's tests, run them and read what they decided.
-
-        Tests that ran out of time are run once more in the same place, which they may have changed.
-        """
+        """Bring the step's tests, run them and read what they decided."""
         tests = await asyncio.to_thread(packed, step.tests)
-        root, result = await self._tried(step, tests)
+        root = await self._place(step, tests)
+        result = await self._run(step, root)
         if result.timed_out:
-            self._t.log(f"{_late(step)}, and are run once more")
-            _require(await self._script(_REMOVE, root))
-            root, result = await self._tried(step, tests)
-        if result.timed_out:
-            raise AttemptFailure(FailureKind.GRADER, "VERIFIER_TIMEOUT", f"{_late(step)}, twice")
+            self._tell(result)
+            message = f"the tests took longer than {step.verifier_seconds:g} s"
+            raise AttemptFailure(FailureKind.GRADER, "VERIFIER_TIMEOUT", message)
         try:
             reward = await self._read(step, root)
         except RewardFault as fault:
@@ -109,14 +105,6 @@ class Verifier:
         if not last:
             _require(await self._script(_REMOVE, root))
         return reward
-
-    async def _tried(self, step: Step, tests: bytes) -> tuple[str, CommandResult]:
-        """Where the tests lie, and how running them ended."""
-        root = await self._place(step, tests)
-        result = await self._run(step, root)
-        if result.timed_out:
-            self._tell(result)
-        return root, result
 
     async def _place(self, step: Step, tests: bytes) -> str:
         """Where the tests lie now: below it are `tests` and `logs/verifier`."""
@@ -151,10 +139,6 @@ class Verifier:
         for name, output in (("stdout", result.stdout), ("stderr", result.stderr)):
             if output:
                 self._t.log(f"{TEST_SCRIPT}, the end of its {name}:\n{output[-_SHOWN:].decode('utf-8', 'replace')}")
-
-
-def _late(step: Step) -> str:
-    return f"the tests took longer than {step.verifier_seconds:g} s"
 
 
 def packed(folders: Sequence[Path]) -> bytes:

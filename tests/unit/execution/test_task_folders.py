@@ -213,14 +213,6 @@ async def test_tests_that_decide_nothing_are_no_zero(run: Run, name: str) -> Non
 async def test_tests_that_take_too_long_decide_nothing(run: Run) -> None:
     evidence = await run((GOOD, tells("1") + "sleep 600\n"), each={"verifier_seconds": 0.5})
     assert end_of(evidence) == errored(FailureKind.GRADER, "VERIFIER_TIMEOUT")
-    assert evidence.summary.message == "the tests took longer than 0.5 s, twice"
-
-
-async def test_tests_that_took_too_long_are_run_once_more_without_the_agent(run: Run) -> None:
-    once = '[ -e late ] || { touch late; echo 1 > "$EVALFLEET_VERDICT/reward.txt"; sleep 600; }\n'
-    evidence = await run((f"{GOOD}; echo sent >> sends", f"#!/bin/sh\n{once}" + HONEST), each={"verifier_seconds": 1.0})
-    assert (evidence.summary.verdict, len(evidence.turns)) == (Verdict.PASSED, 1)
-    assert "the tests took longer than 1 s, and are run once more" in evidence.diagnostics
 
 
 TAMPERED = {

@@ -60,7 +60,7 @@ def test_what_a_folder_says_becomes_a_definition(project: Path) -> None:
     found = definition(project)
     assert (found.id, found.style, found.tags, found.replayable) == ("demo", Style.PASS, ("harbor",), False)
     assert found.description == "echo 42 > answer.txt"
-    assert found.timeout == 60 + 2 * 30 + 120
+    assert found.timeout == 60 + 30 + 120
     assert found.criteria == ("instruction.md", "tests")
     assert found.metadata == {"difficulty": "easy", "tags": ["harbor"]}
     spec = found.sandbox
@@ -123,7 +123,7 @@ def test_checks_of_health_are_kept_with_the_time_that_they_may_take(project: Pat
     found = definition(project, toml + "start_period_sec = 10\nretries = 2\n")
     check = task_of(found).health
     assert check is not None and (check.command, check.retries, check.interval_sec) == ("true", 2, 5.0)
-    assert found.timeout == 60 + 2 * 30 + 120 + 10 + 5 + 2 * (30 + 5)
+    assert found.timeout == 60 + 30 + 120 + 10 + 5 + 2 * (30 + 5)
     assert problems(project, "[environment.healthcheck]\nretries = 0") == [
         ("INVALID_TASK", "environment.healthcheck.command"),
         ("INVALID_TASK", "environment.healthcheck.retries"),
