@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.measure import Bench, CommandFailed, Running
+from evalfleet.handover import standby_socket
 from evalfleet.settings import Settings
-from evalfleet.standby_place import standby_socket
 
 SCRIPTS = Path(sys.executable).parent
 ORCHESTRATE = SCRIPTS / "orchestrate"

@@ -23,15 +23,21 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from evalfleet.errors import InfrastructureError
-from evalfleet.settings import own_environment, use_environment
-from evalfleet.socket_places import is_ours
+from evalfleet.settings import Settings, own_environment, use_environment
+from evalfleet.socket_places import is_ours, socket_folder
 
+_SOCKET = "standby.sock"
 _PATIENCE = 2.0
 _STREAMS = (0, 1, 2)
 _SIZE = struct.Struct("!Q")
 _GO = b"g"
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _LIMITS = ("nofile", "nproc", "as", "data", "cpu", "fsize")
+
+
+def standby_socket(settings: Settings) -> Path:
+    """Where the standby of `orchestrate up` listens; it is there only while a command line may be handed over."""
+    return socket_folder(settings.state_dir / "up", _SOCKET) / _SOCKET
 
 
 class CommandLine(NamedTuple):

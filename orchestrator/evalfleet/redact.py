@@ -11,7 +11,7 @@ import html
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 from urllib.parse import quote, quote_plus
 
@@ -36,7 +36,7 @@ Pattern: TypeAlias = re.Pattern[str]
 class Redactor:
     """Replaces the `forms` of secrets, the longest first, and what `patterns` find. False when it knows nothing."""
 
-    forms: tuple[str, ...] = ()
+    forms: tuple[str, ...] = field(default=(), repr=False)
     patterns: tuple[Pattern, ...] = ()
 
     @classmethod
@@ -46,12 +46,10 @@ class Redactor:
         forms = {form for value in values for form in _forms(value)}
         return cls(_longest_first(forms), tuple(patterns))
 
-    def also(self, secrets: Iterable[str]) -> Redactor:
-        """One that knows these secrets too."""
-        more = Redactor.of(secrets).forms
-        if not set(more) - set(self.forms):
-            return self
-        return Redactor(_longest_first({*self.forms, *more}), self.patterns)
+    def also(self, secret: str) -> Redactor:
+        """One that knows this secret too."""
+        more = {*Redactor.of((secret,)).forms} - {*self.forms}
+        return Redactor(_longest_first({*self.forms, *more}), self.patterns) if more else self
 
     def __bool__(self) -> bool:
         return bool(self.forms or self.patterns)
@@ -119,7 +117,7 @@ def _without_cut_start(text: str, form: str) -> str:
         start = end - _common(form[::-1], text[max(0, end - len(form)) : end][::-1])
         if text[:start].endswith(_CUT_BEHIND):
             text = f"{text[:start]}{REPLACEMENT}{text[end:]}"
-            end = start
+            end = start + len(REPLACEMENT)  # it may hold what is looked for
         at = text.find(form[-_PART:], end)
     return text
 

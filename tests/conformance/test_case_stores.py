@@ -78,6 +78,20 @@ class OneByOneCases(SqliteCases):
         return rows
 
 
+def checked(backend: Any, check: str, tmp_path: Path) -> None:
+    """One check of the suite on a backend of this kind."""
+
+    @asynccontextmanager
+    async def make() -> AsyncGenerator[SqliteCases]:
+        yield backend(tmp_path / "cases")
+
+    class Given:
+        def getfixturevalue(self, name: str) -> MakeBackend:
+            return make
+
+    getattr(case_store_suite("any"), f"test_{check}")(None, Given())
+
+
 @pytest.mark.parametrize(
     ("wrong", "check"),
     [
@@ -86,17 +100,9 @@ class OneByOneCases(SqliteCases):
         (OneByOneCases, "several_writes_are_made_whole_or_not_at_all"),
     ],
 )
-def test_the_suite_refuses_what_is_wrong(wrong: Any, check: str, tmp_path: Path, request: Any) -> None:
-    @asynccontextmanager
-    async def make() -> AsyncGenerator[SqliteCases]:
-        yield wrong(tmp_path / "cases")
-
-    class Given:
-        def getfixturevalue(self, name: str) -> MakeBackend:
-            return make
-
+def test_the_suite_refuses_what_is_wrong(wrong: Any, check: str, tmp_path: Path) -> None:
     with pytest.raises(Exception):  # noqa: B017 - an assertion, or the failure of a reset
-        getattr(case_store_suite("any"), f"test_{check}")(None, Given())
+        checked(wrong, check, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -108,15 +114,7 @@ def test_the_suite_refuses_what_is_wrong(wrong: Any, check: str, tmp_path: Path,
     ],
 )
 def test_what_is_refused_is_told_by_its_code(check: str, tmp_path: Path) -> None:
-    @asynccontextmanager
-    async def make() -> AsyncGenerator[SqliteCases]:
-        yield SqliteCases(tmp_path / "cases")
-
-    class Given:
-        def getfixturevalue(self, name: str) -> MakeBackend:
-            return make
-
-    getattr(case_store_suite("any"), f"test_{check}")(None, Given())
+    checked(SqliteCases, check, tmp_path)
 
 
 def test_an_attempt_of_a_name_that_is_taken_or_is_none_is_refused(database: str) -> None:

@@ -17,7 +17,6 @@ from evalfleet.api.backends import Backends
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.budgets import attempt_purse
 from evalfleet.api.gateways import GatewayOnDemand, model_app
-from evalfleet.api.hidden_output import KnownSecrets
 from evalfleet.api.lanes import IsolatedAttempt, LaneAttempt
 from evalfleet.api.models import ModelOnDemand
 from evalfleet.api.workdirs import git_tool
@@ -26,6 +25,7 @@ from evalfleet.errors import ConfigurationError
 from evalfleet.execution.executor import BuiltArm, Executor, ExecutorSettings
 from evalfleet.execution.job import AttemptServices
 from evalfleet.execution.judging import Judging
+from evalfleet.execution.known_secrets import KnownSecrets
 from evalfleet.execution.paid_calls import AttemptPurse, Price
 from evalfleet.execution.recorded_agent import NoAgent
 from evalfleet.execution.threads import AuthorThreads

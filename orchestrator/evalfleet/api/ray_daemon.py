@@ -15,9 +15,9 @@ from evalfleet.api.ray_engine import joined
 from evalfleet.api.warm import WarmRay, keeping, publish
 from evalfleet.clock import SystemClock
 from evalfleet.errors import EvalfleetError, describe
+from evalfleet.handover import standby_socket
 from evalfleet.randomness import SystemRandom
 from evalfleet.settings import Settings, own_environment, ray_authentication
-from evalfleet.standby_place import standby_socket
 from evalfleet.store.opening import open_store
 
 _FOR_EVER = 1e9

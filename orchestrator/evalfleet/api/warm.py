@@ -21,9 +21,9 @@ import msgspec
 
 from evalfleet import processes
 from evalfleet.errors import ConfigurationError, InfrastructureError
+from evalfleet.handover import standby_socket
 from evalfleet.ports import Clock, Random
 from evalfleet.settings import Settings, own_environment, ray_authentication
-from evalfleet.standby_place import standby_socket
 
 _UP_SECONDS = 120.0
 _DOWN_SECONDS = 30.0

@@ -10,9 +10,8 @@ import sys
 from collections.abc import Sequence
 
 from evalfleet.errors import ConfigurationError, InfrastructureError
-from evalfleet.handover import CommandLine, hand_over
+from evalfleet.handover import CommandLine, hand_over, standby_socket
 from evalfleet.settings import Settings
-from evalfleet.standby_place import standby_socket
 
 #: What goes to a Ray that is up, unless one of these options says otherwise.
 _ON_RAY = ("submit", "resume")

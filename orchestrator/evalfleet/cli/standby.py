@@ -19,12 +19,11 @@ from evalfleet.cli.commands import resume, submit
 from evalfleet.cli.front import may_be_handed_over
 from evalfleet.cli.main import invoke, load_api
 from evalfleet.collector import spare_collections
-from evalfleet.handover import CommandLine, listening, own_limits, take
+from evalfleet.handover import CommandLine, listening, own_limits, standby_socket, take
 from evalfleet.plugins import ray_engine
 from evalfleet.processes import die_with_parent
 from evalfleet.settings import Settings, own_environment, ray_settings
 from evalfleet.socket_places import make_ours
-from evalfleet.standby_place import standby_socket
 
 #: Imported for what they import.
 _USED = (starting, resume, submit)

@@ -25,6 +25,7 @@ from evalfleet.model.record import AttemptEvidence
 from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.model.turn import TurnRecord
 from evalfleet.ports import Adapter, ArmSettings
+from evalfleet.redacted_values import redacted
 from evalfleet.sandbox_ports import BringsImages, SandboxProvider
 
 
@@ -88,7 +89,7 @@ class Executor:
         try:
             job = replace(self._job(attempt, case), begun=begun, begun_by=begun_by, purse=control.purse)
         except AttemptFailure as failure:
-            return never_ran(attempt, case, failure, self._services.clock.wall())
+            return redacted(never_ran(attempt, case, failure, self._services.clock.wall()), self._services.hidden)
         await _bring_image(job, control)
         return await run_attempt(job, self._services, control)
 
@@ -97,7 +98,7 @@ class Executor:
         try:
             job = self._job(recorded.summary.attempt, case)
         except AttemptFailure as failure:
-            return refused(case.style, recorded, failure)
+            return redacted(refused(case.style, recorded, failure), self._services.hidden)
         return await regrade(job, self._services, control, recorded)
 
     async def judge(
@@ -112,7 +113,7 @@ class Executor:
         try:
             job = replace(self._job(attempt, case), begun_by=recorded.begun_by, purse=purse)
         except AttemptFailure as failure:
-            return never_ran(attempt, case, failure, self._services.clock.wall())
+            return redacted(never_ran(attempt, case, failure, self._services.clock.wall()), self._services.hidden)
         return await judge_recorded(job, self._services, recorded, questions)
 
     async def close(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from evalfleet.errors import Acceptance, AttemptFailure, AuthoringError, FailureKind, SendFailure, describe
 from evalfleet.execution.job import AttemptControl, AttemptJob, AttemptServices
+from evalfleet.execution.known_secrets import KnownSecrets
 from evalfleet.execution.model_calls import FREE_CALLS
 from evalfleet.execution.paid_calls import PaidCalls
 from evalfleet.execution.signals import AttemptEnded, BodyEnd
@@ -18,8 +19,8 @@ from evalfleet.model.judge import JudgeCall
 from evalfleet.model.tool import Tool
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
-from evalfleet.ports import ModelCalls, Secrets
-from evalfleet.redact import DIAGNOSTIC_LIMIT, Redactor
+from evalfleet.ports import ModelCalls
+from evalfleet.redact import DIAGNOSTIC_LIMIT
 from evalfleet.sandbox_ports import App, OpenGateway, Sandbox
 
 if TYPE_CHECKING:
@@ -47,30 +48,6 @@ DIAGNOSTICS_LIMIT = 1_000
 _OF_A_LOST_SANDBOX = frozenset({FailureKind.AGENT, FailureKind.ADAPTER, FailureKind.AUTHORING})
 
 
-class AttemptSecrets:
-    """Resolves secrets and remembers their values, so that no text of this attempt shows them."""
-
-    def __init__(self, inner: Secrets, hidden: Redactor) -> None:
-        self._inner = inner
-        self._hidden = hidden
-        self._values: set[str] = set()
-        self._redactor: Redactor | None = hidden
-
-    def resolve(self, name: str) -> str:
-        value = self._inner.resolve(name)
-        if value not in self._values:
-            self._values.add(value)
-            self._redactor = None
-        return value
-
-    @property
-    def redactor(self) -> Redactor:
-        """Replaces the values that are known by now."""
-        if self._redactor is None:
-            self._redactor = self._hidden.also(self._values)
-        return self._redactor
-
-
 class AttemptState:
     """The attempt's evidence while it grows.
 
@@ -81,7 +58,7 @@ class AttemptState:
     def __init__(self, job: AttemptJob, services: AttemptServices) -> None:
         self.job = job
         self.services = services
-        self.secrets = AttemptSecrets(services.secrets, services.hidden)
+        self.secrets = KnownSecrets(services.secrets, services.hidden)
         self.stay: SandboxStay | None = None
         self.probe: SandboxProbe | None = None
         self.gateway: OpenGateway | None = None

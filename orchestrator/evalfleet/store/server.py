@@ -72,7 +72,7 @@ class Server:
         sockets = socket_folder(directory / "run", _SOCKET)
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            make_ours(sockets, _ELSEWHERE)
+            make_ours(sockets, _ELSEWHERE, or_of=_NOBODY)  # who runs the server where root may not
         except OSError as error:
             raise ConfigurationError(
                 f"cannot write to {error.filename}: {error.strerror}; set EVALFLEET_HOME to a writable directory"

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from evalfleet.handover import standby_socket
 from evalfleet.processes import process_alive
 from evalfleet.settings import Settings
-from evalfleet.standby_place import standby_socket
 
 if TYPE_CHECKING:
     from tests.acceptance.cli.conftest import Orchestrate

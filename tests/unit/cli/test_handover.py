@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -68,8 +68,7 @@ def taker(place: Path) -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def _until(holds: object) -> None:
-    assert callable(holds)
+def _until(holds: Callable[[], bool]) -> None:
     for _ in range(1000):
         if holds():
             return

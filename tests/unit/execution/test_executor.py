@@ -20,6 +20,7 @@ from evalfleet.model.definition import EvalDefinition, SandboxSpec
 from evalfleet.model.turn import Turn
 from evalfleet.model.verdict import Outcome, Style, Verdict
 from evalfleet.ports import ArmSettings
+from evalfleet.redact import Redactor
 from evalfleet.testing.fakes import FakeAdapter, FakeSandboxes
 
 
@@ -81,17 +82,20 @@ def adapter() -> FakeAdapter:
     return FakeAdapter(add)
 
 
-@pytest.fixture
-def executor(loader: Loader, adapter: FakeAdapter, make_services: Any) -> Executor:
+def settings_of(loader: Loader, adapter: FakeAdapter) -> ExecutorSettings:
     arm = ArmSettings(name="small", model=None, flags={}, options=NoOptions(), project=Path("/project"))
-    settings = ExecutorSettings(
+    return ExecutorSettings(
         run="r1",
         project=Path("/project"),
         arms={"small": BuiltArm(settings=arm, adapter=adapter)},
         definitions=loader,
         decode=decode,
     )
-    return Executor(settings, make_services())
+
+
+@pytest.fixture
+def executor(loader: Loader, adapter: FakeAdapter, make_services: Any) -> Executor:
+    return Executor(settings_of(loader, adapter), make_services())
 
 
 async def test_cases_become_evidence_and_the_eval_is_loaded_once(executor: Executor, loader: Loader) -> None:
@@ -120,6 +124,14 @@ async def test_a_case_that_can_not_begin_is_errored_evidence(
     assert (summary.kind, summary.code) == (kind, code)
     assert summary.message is not None and text in summary.message
     assert (evidence.turns, evidence.assertions) == ((), ())
+
+
+async def test_what_kept_a_case_from_beginning_shows_no_secret(
+    loader: Loader, adapter: FakeAdapter, make_services: Any
+) -> None:
+    executor = Executor(settings_of(loader, adapter), make_services(hidden=Redactor.of(["sk-0123456789"])))
+    evidence = await executor.execute(1, replace(CASE, definition="sk-0123456789"), AttemptControl())
+    assert "no eval [secret]" in (evidence.summary.message or "")
 
 
 async def test_a_sandbox_that_can_not_be_planned_is_not_blamed_on_the_eval(

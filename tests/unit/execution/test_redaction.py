@@ -74,6 +74,12 @@ def test_a_word_that_begins_like_a_secret_stays() -> None:
     assert knows.text("sk-0123456789-other keys") == "sk-0123456789-other keys"
 
 
+def test_a_secret_that_looks_like_its_replacement_ends() -> None:
+    secret = f"sk-123456789{REPLACEMENT}"
+    assert Redactor.of([secret]).text(f"…{REPLACEMENT} and {secret}") == f"…{REPLACEMENT} and {REPLACEMENT}"
+    assert secret not in repr(Redactor.of([secret]))
+
+
 def test_a_key_of_many_lines_is_replaced_line_by_line() -> None:
     pem = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\n-----END KEY-----\n"
     diff = "".join(f"+{line}\n" for line in pem.splitlines())
