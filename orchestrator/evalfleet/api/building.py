@@ -42,7 +42,7 @@ from evalfleet.planning.discover import load_definition, make_importable
 from evalfleet.planning.experiment_file import LoadedExperiment, restore_experiment
 from evalfleet.planning.sandbox_plan import resolve_sandbox
 from evalfleet.plugins import adapter_factories, judge_model, judge_stores, sandbox_rows
-from evalfleet.ports import Adapter, Clock
+from evalfleet.ports import Clock
 from evalfleet.processes import SystemSpawner
 from evalfleet.randomness import SystemRandom
 from evalfleet.redact import Redactor
@@ -110,9 +110,8 @@ def build_workshop(blueprint: RunBlueprint, governor: LocalGovernor | None = Non
         if arm.name in blueprint.arms:
             settings = arm_settings(loaded, arm, project)
             adapter = factories[arm.settings.adapter].build(settings)
-            arms[arm.name] = BuiltArm(
-                settings=settings, adapter=adapter, sandbox=_sandboxes(arm, adapter, backends, loaded, blueprint)
-            )
+            sandbox = _sandboxes(arm, backends, loaded, blueprint, boxed=adapter.sandboxed)
+            arms[arm.name] = BuiltArm(settings=settings, adapter=adapter, sandbox=sandbox)
     git = git_tool(Path(blueprint.state_dir), spawner)
     sandbox_ledger = _sandbox_ledger(blueprint, backends)
     services = replace(_services(blueprint, loaded, arms, clock), git=git, sandbox_ledger=sandbox_ledger)
@@ -142,14 +141,13 @@ def build_workshop(blueprint: RunBlueprint, governor: LocalGovernor | None = Non
 
 
 def _sandboxes(
-    arm: ArmPlan, adapter: Adapter, backends: Backends, loaded: LoadedExperiment, blueprint: RunBlueprint
+    arm: ArmPlan, backends: Backends, loaded: LoadedExperiment, blueprint: RunBlueprint, *, boxed: bool
 ) -> Callable[[EvalDefinition], tuple[SandboxProvider, SandboxSpec] | None]:
     """What gives the sandbox of an eval's attempts for this arm."""
     default = DefaultBackend(name=blueprint.default_backend, why="the run was planned without a default")
 
     def plan(definition: EvalDefinition) -> tuple[SandboxProvider, SandboxSpec] | None:
-        folder, boxed = loaded.path.parent, adapter.sandboxed
-        spec = resolve_sandbox(arm, definition, sandboxed=boxed, folder=folder, default=default)
+        spec = resolve_sandbox(arm, definition, sandboxed=boxed, folder=loaded.path.parent, default=default)
         return None if spec is None or spec.backend is None else (backends.provider(spec.backend), spec)
 
     return plan
@@ -163,17 +161,46 @@ def _sandbox_ledger(blueprint: RunBlueprint, backends: Backends) -> SandboxLedge
     return sandbox_rows()(blueprint.database_url, socket.gethostname(), os.getpid())
 
 
-def build_grader(blueprint: RunBlueprint, definitions: Mapping[str, EvalDefinition]) -> Executor:
-    """An executor that judges recorded attempts of the run again, by these evals. No agent is built.
+@dataclass(frozen=True, slots=True)
+class Grader:
+    """What judges recorded attempts in one process; `close` releases all of it."""
+
+    executor: Executor
+    spawner: SystemSpawner
+    backends: Backends
+    sandbox_ledger: SandboxLedger
+
+    async def close(self) -> None:
+        await self.executor.close()
+        await self.backends.close()
+        await self.sandbox_ledger.close()
+        await self.spawner.close()
+
+
+def build_grader(blueprint: RunBlueprint, definitions: Mapping[str, EvalDefinition]) -> Grader:
+    """What judges recorded attempts of the run again, by these evals. No agent is built.
 
     Raises DefinitionError when this installation can't load the experiment any more.
     """
-    project = Path(blueprint.project)
+    project, spawner = Path(blueprint.project), SystemSpawner()
     loaded = restore_experiment(blueprint.snapshot, Path(blueprint.experiment_file), adapter_factories())
-    arms = {arm.name: BuiltArm(settings=arm_settings(loaded, arm, project), adapter=NoAgent()) for arm in loaded.arms}
+    backends = Backends(Path(blueprint.state_dir), spawner, blueprint.run)
+    arms = {
+        arm.name: BuiltArm(
+            settings=arm_settings(loaded, arm, project),
+            adapter=NoAgent(),
+            sandbox=_sandboxes(arm, backends, loaded, blueprint, boxed=True),
+        )
+        for arm in loaded.arms
+    }
     settings = _executor_settings(blueprint, loaded, arms, definitions.__getitem__)
     hidden = _hidden(blueprint.snapshot, loaded.experiment.redact)
-    return Executor(settings, replace(_services(blueprint, loaded, arms, SystemClock()), hidden=hidden))
+    ledger = sandbox_rows()(blueprint.database_url, socket.gethostname(), os.getpid())
+    services = replace(_services(blueprint, loaded, arms, SystemClock()), hidden=hidden, sandbox_ledger=ledger)
+    secrets = KnownSecrets(EnvironmentSecrets(), hidden)
+    git = git_tool(Path(blueprint.state_dir), spawner)
+    executor = Executor(settings, replace(services, secrets=secrets, git=git))
+    return Grader(executor, spawner, backends, ledger)
 
 
 def _hidden(snapshot: Mapping[str, Any], redact: Redact) -> Redactor:

@@ -24,6 +24,7 @@ from evalfleet.model.definition import EvalDefinition
 from evalfleet.model.grading import Basis, Regrading, Rescored
 from evalfleet.model.judge import JudgeConfig
 from evalfleet.model.report import RunInfo
+from evalfleet.model.sandbox import DEFAULT_BACKEND, DefaultBackend
 from evalfleet.model.verdict import Verdict
 from evalfleet.planning.discover import Catalog, discover, find_project
 from evalfleet.planning.experiment_file import restore_experiment
@@ -52,11 +53,11 @@ async def rescore(run: str, options: RescoreOptions | None = None) -> tuple[RunH
         definitions = _definitions(info, catalog)
         blueprint = _blueprint(info, session, catalog)
         judges = _judges(blueprint, session, definitions)
-        executor = build_grader(replace(blueprint, judges=judges), definitions)
+        grader = build_grader(replace(blueprint, judges=judges), definitions)
         regrader = await Regrader.open(session.url, info.id, session.artifacts)
         try:
             with spared_collections():
-                tally = await _judge(executor, regrader, definitions, only_unavailable=chosen.only_unavailable)
+                tally = await _judge(grader.executor, regrader, definitions, only_unavailable=chosen.only_unavailable)
             grading = None
             if tally.bases:
                 grading = await regrader.commit(
@@ -67,7 +68,7 @@ async def rescore(run: str, options: RescoreOptions | None = None) -> tuple[RunH
                 )
         finally:
             await regrader.close()
-            await executor.close()
+            await grader.close()
     except BaseException:
         await session.close()
         raise
@@ -177,7 +178,7 @@ def _judges(
 
 def _blueprint(info: RunInfo, session: Session, catalog: Catalog) -> RunBlueprint:
     """The run as it was planned, in the project whose evals judge it now."""
-    settings = session.settings
+    settings, default = session.settings, info.lock.get(DEFAULT_BACKEND)
     return RunBlueprint(
         run=info.id,
         run_key=0,
@@ -192,4 +193,5 @@ def _blueprint(info: RunInfo, session: Session, catalog: Catalog) -> RunBlueprin
         artifacts=settings.artifacts,
         state_dir=str(settings.state_dir),
         failpoint=None,
+        default_backend=None if default is None else DefaultBackend.from_json(default).name,
     )

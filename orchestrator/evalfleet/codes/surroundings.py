@@ -58,6 +58,9 @@ TASK_FOLDERS = CodeTable(
         ErrorCode("REWARD_INVALID", "what they wrote is no number from 0 to 1"),
         ErrorCode("VERIFIER_TIMEOUT", "the tests took longer than `verifier.timeout_sec`"),
         ErrorCode("TESTS_NOT_PLACED", "the tests could not be put into the sandbox"),
+        ErrorCode(
+            "STATE_INCOMPLETE", "less than a full reward came of a kept workdir, which may not be all that counts"
+        ),
         ErrorCode("VERDICT_TAMPERED", "the agent wrote its own verdict, or changed the place of one (kind `agent`)"),
     ),
 )
@@ -87,6 +90,7 @@ SANDBOX = CodeTable(
         ErrorCode("SANDBOX_CLOSE_FAILED", "closing it failed"),
         ErrorCode("SANDBOX_UNCLEAN", "it could not be brought back to its beginning, so it is not used again"),
         ErrorCode("SANDBOX_CLEANUP_FAILED", "something of it could not be removed"),
+        ErrorCode("WORKDIR_NOT_RESTORED", "a kept workdir could not be put into a new sandbox"),
         ErrorCode("CHANGES_NOT_FOLLOWED", "the workdir can't be followed, for example without git; nothing was sent"),
         ErrorCode("CHANGES_NOT_CAPTURED", "the body reads changes that could not be looked at; the message says why"),
     ),

@@ -21,7 +21,7 @@ from evalfleet.model.definition import EvalDefinition, SandboxSpec
 from evalfleet.model.grading import Regrading
 from evalfleet.model.ids import sha256
 from evalfleet.model.judge import JudgeConfig
-from evalfleet.model.record import AttemptEvidence
+from evalfleet.model.record import KEPT_WORKDIR, AttemptEvidence
 from evalfleet.model.sandbox import KeepSandbox
 from evalfleet.model.turn import TurnRecord
 from evalfleet.ports import Adapter, ArmSettings
@@ -96,7 +96,7 @@ class Executor:
     async def regrade(self, case: Case, recorded: AttemptEvidence, control: AttemptControl) -> Regrading:
         """Judge a recorded attempt of `case` again, without its agent, by its eval as it is loaded here."""
         try:
-            job = self._job(recorded.summary.attempt, case)
+            job = self._job(recorded.summary.attempt, case, placed=KEPT_WORKDIR in recorded.attachments)
         except AttemptFailure as failure:
             return redacted(refused(case.style, recorded, failure), self._services.hidden)
         return await regrade(job, self._services, control, recorded)
@@ -137,7 +137,7 @@ class Executor:
                 problems.append(text)
         return tuple(problems)
 
-    def _job(self, attempt: int, case: Case) -> AttemptJob:
+    def _job(self, attempt: int, case: Case, *, placed: bool = True) -> AttemptJob:
         settings = self._settings
         arm = settings.arms.get(case.arm)
         if arm is None:
@@ -150,7 +150,7 @@ class Executor:
             definition = self._definition(case.definition)
             row = None if case.row is None else settings.decode(definition, case.row)
         with boundary(FailureKind.SANDBOX, "SANDBOX_FAILED"):
-            sandbox = arm.sandbox(definition)
+            sandbox = arm.sandbox(definition) if placed else None
         return AttemptJob(
             run=settings.run,
             attempt=attempt,

@@ -13,8 +13,9 @@ from evalfleet.grading.fold import fold
 from evalfleet.model.case import AttemptSummary
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
 from evalfleet.model.grading import Basis, Regrading
-from evalfleet.model.record import AttemptEvidence
+from evalfleet.model.record import KEPT_WORKDIR, AttemptEvidence
 from evalfleet.model.verdict import Judgement, Outcome, Style
+from evalfleet.sandbox_ports import SandboxProvider
 
 #: What a body's own mistake with an unknown value looks like.
 _MISUSED = frozenset({"EVAL_RAISED", "AUTHORING_ERROR", "INVALID_SEND", "INVALID_ASSERTION"})
@@ -23,6 +24,9 @@ _MISUSED = frozenset({"EVAL_RAISED", "AUTHORING_ERROR", "INVALID_SEND", "INVALID
 #: the execution itself, and stands.
 _AFTER_THE_AGENT = frozenset({FailureKind.AUTHORING, FailureKind.GRADER, FailureKind.JUDGE})
 
+#: Whose failures say nothing about a kept workdir, but about where it was to be judged.
+_OF_THE_PLACE = frozenset({FailureKind.SANDBOX, FailureKind.INFRASTRUCTURE, FailureKind.DEADLINE})
+
 
 async def regrade(
     job: AttemptJob, services: AttemptServices, control: AttemptControl, recorded: AttemptEvidence
@@ -30,8 +34,11 @@ async def regrade(
     """Judge a recorded attempt of `job` again, by its definition as it is now.
 
     The body gets the recorded turns for the inputs that they answered. An attempt whose execution failed is not
-    replayed, nor one whose eval says `replayable=False`: its stored assertions are folded again.
+    replayed, nor one whose eval says `replayable=False`: its stored assertions are folded again. One that kept its
+    workdir is judged in a sandbox, if the job has one.
     """
+    if KEPT_WORKDIR in recorded.attachments and job.sandbox is not None:
+        return await _on_kept_workdir(job, job.sandbox, services, control, recorded)
     if not job.definition.replayable or not _has_run(recorded):
         return Regrading(evidence=folded(job.definition, recorded), basis=Basis.FOLDED)
     time = RecordedTime(services.clock, recorded.summary.started_at)
@@ -42,6 +49,29 @@ async def regrade(
     if found.summary.code == NOT_RECORDED_CODE or (sandbox.used and _went_astray(found.summary)):
         what = "its sandbox gave it" if sandbox.used else "it attached"
         reason = f"{NOT_RECORDED}: the test body decides by what {what}"
+        return Regrading(evidence=recorded, basis=Basis.KEPT, reason=reason)
+    return Regrading(evidence=_judged_again(recorded, found), basis=Basis.REPLAYED)
+
+
+async def _on_kept_workdir(
+    job: AttemptJob,
+    sandbox: tuple[SandboxProvider, SandboxSpec],
+    services: AttemptServices,
+    control: AttemptControl,
+    recorded: AttemptEvidence,
+) -> Regrading:
+    """Judge in a new sandbox, which the body gives the kept workdir. Real commands run there, so the time is real."""
+    provider, spec = sandbox
+    agent = RecordedAgent(
+        recorded.turns,
+        RecordedTime(services.clock, recorded.summary.started_at),
+        recorded.attribution,
+        recorded.attachments,
+    )
+    replay = replace(job, recorded=agent, sandbox=(provider, replace(spec, changes=None)), turn_timeout=None)
+    found = await run_attempt(replay, services, control)
+    if found.summary.kind in _OF_THE_PLACE:
+        reason = f"not judged on the kept workdir: {found.summary.code}: {found.summary.message}"
         return Regrading(evidence=recorded, basis=Basis.KEPT, reason=reason)
     return Regrading(evidence=_judged_again(recorded, found), basis=Basis.REPLAYED)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
 
@@ -10,6 +11,7 @@ from evalfleet.errors import FailureKind
 from evalfleet.execution.blame import blame
 from evalfleet.execution.change_assertions import ChangeAssertions
 from evalfleet.execution.handles import Assertion, SyncAssertion
+from evalfleet.execution.kept_workdir import kept_unless_decided, notes_beside
 from evalfleet.execution.scoped import Author
 from evalfleet.execution.state import AttemptState
 from evalfleet.execution.threads import Bridge
@@ -112,6 +114,14 @@ class SandboxHandle(SandboxOperations, ChangeAssertions[Assertion]):
     def __init__(self, author: Author[Assertion], sandbox: Sandbox) -> None:
         super().__init__(author.state, sandbox)
         self.author = author
+
+    def kept_unless_decided(self, beside: Mapping[str, Any]) -> AbstractAsyncContextManager[None]:
+        """For kinds of evals whose judging can be repeated on the workdir alone: see `kept_workdir`."""
+        return kept_unless_decided(self._state, self._sandbox, beside)
+
+    @property
+    def notes_beside(self) -> Mapping[str, Any] | None:
+        return notes_beside(self._state)
 
 
 class SyncSandboxHandle(ChangeAssertions[SyncAssertion]):

@@ -38,11 +38,19 @@ class TaskBody:
         await verifier.prepare()
         rewards: list[Reward] = []
         line: SessionHandle = t
+        judged = _judged_before(t)
         for step in self.task.steps:
             await _lay_out(t, step)
             await become_healthy(t, step.health, f"the sandbox of step {step.name}")
             in_time = await _hear(t, line, step)
-            reward = await verifier.verify(step, last=step is self.task.steps[-1])
+            if len(rewards) < len(judged):
+                reward = judged[len(rewards)]
+            elif step is not self.task.steps[-1]:
+                reward = await verifier.verify(step, last=False)
+            else:
+                async with t.sandbox.kept_unless_decided({"rewards": [reward.as_json() for reward in rewards]}):
+                    reward = await verifier.verify(step, last=True)
+                    self._require_whole(t, reward)
             rewards.append(reward)
             _keep(t, step, reward)
             if _misses(t, step, reward):
@@ -54,6 +62,22 @@ class TaskBody:
             measured.score(1)
         else:
             measured.gate(1)
+
+    def _require_whole(self, t: T, reward: Reward) -> None:
+        """Take no less than a full reward from a workdir that was put into a new sandbox, unless it is all there is."""
+        if t.sandbox.notes_beside is None or reward.value == 1 or self.task.workdir_is_all:
+            return
+        message = (
+            f"the reward {reward.value:g} came of the kept workdir alone, which lacks what the agent did elsewhere: if"
+            ' nothing else counts, say so in task.toml, `[metadata.evalfleet] state = "workdir"`'
+        )
+        raise AttemptFailure(FailureKind.GRADER, "STATE_INCOMPLETE", message)
+
+
+def _judged_before(t: T) -> list[Reward]:
+    """In a replay, the rewards of the steps before the one whose tests decided nothing."""
+    beside = t.sandbox.notes_beside
+    return [] if beside is None else [Reward.of_json(each) for each in beside["rewards"]]
 
 
 async def _lay_out(t: T, step: Step) -> None:

@@ -29,6 +29,13 @@ class Reward:
     value: float
     others: Mapping[str, float] = field(default_factory=dict[str, float])
 
+    def as_json(self) -> dict[str, Any]:
+        return {"value": self.value, "others": dict(self.others)}
+
+    @classmethod
+    def of_json(cls, document: Mapping[str, Any]) -> Reward:
+        return cls(document["value"], document["others"])
+
     def misses(self, thresholds: Mapping[str, float]) -> str | None:
         """The first number that is below its threshold or missing, as text; None when all reach theirs."""
         for name, threshold in thresholds.items():

@@ -51,7 +51,8 @@ def load_task(file: Path, identifier: str) -> Iterator[EvalDefinition | Problem]
     try:
         toml = read_task_toml(file.read_bytes())
         steps = tuple(read_steps(file.parent, toml))
-        style = _style(toml)
+        style = Style(_said(toml, "style", (Style.PASS.value, Style.SCORE.value)))
+        workdir_is_all = _said(toml, "state", ("sandbox", "workdir")) == "workdir"
     except ValidationError as error:
         yield from (_invalid(file, one["msg"], ".".join(map(str, one["loc"]))) for one in error.errors())
         return
@@ -78,6 +79,7 @@ def load_task(file: Path, identifier: str) -> Iterator[EvalDefinition | Problem]
         final=final,
         ignored=tuple(ignored(toml)),
         health=toml.environment.healthcheck,
+        workdir_is_all=workdir_is_all,
     )
     yield EvalDefinition(
         body=TaskBody(task, style),
@@ -115,13 +117,13 @@ def _composed(folder: Path) -> Iterator[tuple[str, str]]:
             yield _ENVIRONMENT, f"a sandbox is one container, not the services of {name}"
 
 
-def _style(toml: TaskToml) -> Style:
-    """A reward of 1 is a pass, unless the task's own metadata wants the reward read as a score."""
+def _said(toml: TaskToml, name: str, known: tuple[str, str]) -> str:
+    """What the task's own metadata says to us under this name; the first one when it says nothing."""
     ours = toml.metadata.get("evalfleet", {})
-    said = cast("dict[str, Any]", ours).get("style", Style.PASS.value) if isinstance(ours, dict) else ours
-    if said not in (Style.PASS.value, Style.SCORE.value):
-        raise TaskFault("is `pass` or `score`", "metadata.evalfleet.style")
-    return Style(said)
+    said = cast("dict[str, Any]", ours).get(name, known[0]) if isinstance(ours, dict) else ours
+    if said not in known:
+        raise TaskFault(f"is `{known[0]}` or `{known[1]}`", f"metadata.evalfleet.{name}")
+    return said
 
 
 def _tags(toml: TaskToml) -> tuple[str, ...]:

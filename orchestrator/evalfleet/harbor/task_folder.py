@@ -54,7 +54,7 @@ class TaskFolder:
 
     `root` is where `tests` and `logs/verifier` lie, "" for the file system's own root as the format has it; None is a
     fresh folder for each verification, for a sandbox whose root is not ours to write to. `ignored` are settings
-    without effect.
+    without effect. `workdir_is_all` says that tests look at the workdir alone.
     """
 
     folder: Path
@@ -63,6 +63,7 @@ class TaskFolder:
     final: bool = False
     ignored: tuple[str, ...] = ()
     health: HealthTable | None = None
+    workdir_is_all: bool = False
 
     @property
     def seconds(self) -> float | None:

@@ -16,6 +16,9 @@ from evalfleet.model.money import Money, Spending
 from evalfleet.model.turn import TurnRecord
 from evalfleet.model.verdict import Outcome, Settlement, Verdict
 
+#: The attachment that holds a workdir whose judging came to no verdict; no author's can have this name.
+KEPT_WORKDIR = "kept-workdir"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEvidence:

@@ -79,6 +79,7 @@ USERS = "unit/execution/test_model_users.py"
 PROGRAMS, BUDGETS = "unit/adapters/cli/test_session.py", "unit/planning/test_budgets.py"
 STORES = "conformance/test_case_stores.py"
 SUITES = "acceptance/codes/test_codes_of_suites.py"
+KEPT = "unit/execution/test_kept_workdirs.py"
 TASKS, TASK_BODIES = "acceptance/sandboxes/test_task_folders.py", "unit/execution/test_task_folders.py"
 
 #: Codes that are read back in a test of their own, which names them.
@@ -122,7 +123,7 @@ SINGLE = {
     "RUNNER_INTERNAL": "unit/cli/test_errors.py::test_a_mistake_of_ours_has_a_code_of_its_own",
     # of definitions
     "DUPLICATE_ID": f"{DEFINITIONS}::test_two_files_of_one_id_are_told_with_both",
-    "INVALID_EVALS": f"{DEFINITIONS}::test_two_files_of_one_id_are_told_with_both",
+    "INVALID_EVALS": f"{DEFINITIONS}::test_all_that_is_wrong_with_evals_is_told_at_once",
     "INVALID_EXPERIMENT": f"{DEFINITIONS}::test_the_codes_of_one_experiment",
     "INVALID_OVERRIDE": f"{DEFINITIONS}::test_a_code_of_what_is_set_for_one_call",
     "INVALID_LABEL": "acceptance/judge/test_judged_runs.py::test_labels_that_are_none_are_named_by_their_line",
@@ -176,6 +177,8 @@ SINGLE = {
     "VERIFIER_TIMEOUT": f"{TASKS}::test_they_settle_as_they_should",
     "REWARD_MISSING": f"{TASKS}::test_they_settle_as_they_should",
     "REWARD_INVALID": f"{TASK_BODIES}::test_tests_that_decide_nothing_are_no_zero",
+    "STATE_INCOMPLETE": f"{KEPT}::test_less_than_a_full_reward_is_only_taken_where_the_workdir_is_all",
+    "WORKDIR_NOT_RESTORED": f"{KEPT}::test_what_can_not_be_put_back_changes_no_judgement",
     "VERDICT_TAMPERED": f"{TASK_BODIES}::test_a_verdict_that_an_agent_prepared_is_its_own_doing",
     "TESTS_NOT_PLACED": f"{TASK_BODIES}::test_tests_that_find_no_place_are_the_graders_matter",
 }

@@ -117,3 +117,21 @@ def test_what_is_judged_by_is_part_of_what_may_be_reused(orchestrate: Orchestrat
         "harbor/pass": ("passed", "carried"), "harbor/fail": ("passed", "attempt"),
         "harbor/multi_step": ("passed", "attempt"),
     }  # fmt: skip
+
+
+def test_a_verification_that_broke_is_made_good_without_the_agent(orchestrate: Orchestrate, tmp_path: Path) -> None:
+    folder = without_images(project(tmp_path))
+    experiment = {"arms": ARMS, "sandbox": {"backend": "bubblewrap"}}
+    ended = submit(orchestrate, folder, experiment, "harbor/missing", "harbor/timeout")
+    assert ended.code == 1
+    good = (folder / "evals/harbor/pass/tests/test.sh").read_text()
+    for name in ("missing", "timeout"):
+        (folder / "evals/harbor" / name / "tests/test.sh").write_text(good)
+    (folder / "my_agents.py").write_text("raise SystemExit('nobody asks the agent')")
+    run = ended.values[-1]["run"]["id"]
+    said = orchestrate("rescore", run, "--only-unavailable", "--json", cwd=folder)
+    assert said.code == 0, said.out + said.err
+    cases = cases_of(orchestrate, ended)
+    assert set(ends(cases).values()) == {("passed", None, None)}
+    text = orchestrate("show", run, str(cases["harbor/timeout"]["case"]), cwd=folder).out
+    assert "attachment kept-workdir" in text
