@@ -94,7 +94,8 @@ class Images:
         async with self._places, _alone(self._state / f"{reference.partition(':')[2]}.lock"):
             image = await engine.image(reference)
             if image is None:
-                result = await engine.call("build", "--tag", reference, str(folder.absolute()), timeout=_SECONDS)
+                build = ("build", "--force-rm", "--tag", reference)  # else a failed step's container stays
+                result = await engine.call(*build, str(folder.absolute()), timeout=_SECONDS)
                 image = await engine.image(reference)
                 if image is None:
                     said = (result.stdout + result.stderr)[-_SAID_TAIL:].decode("utf-8", "replace").strip()

@@ -192,6 +192,7 @@ async def test_a_build_that_fails_is_told_the_same_way_to_all(engine: str, tmp_p
     codes = {outcome.code for outcome in outcomes if isinstance(outcome, AttemptFailure)}
     assert (codes, len({str(outcome) for outcome in outcomes})) == ({"SANDBOX_BUILD_FAILED"}, 1)
     assert "the cause" in str(outcomes[0])
+    assert call(engine, "ps", "--all", "--quiet") == ""
 
 
 @pytest.mark.usefixtures("docker")  # podman does not tell why the kernel ended a container where cgroups are v1

@@ -155,7 +155,9 @@ async def only_its_own_gateway_answers(on: Scene) -> None:
         assert not (await _get(on, mine, foreign)).ok or place == foreign.rpartition("/")[0]
         assert not (await _get(on, on.mine, url)).ok
         with socket.create_server(("127.0.0.1", 0)) as server:
-            assert not (await _get(on, mine, f"http://127.0.0.1:{server.getsockname()[1]}/")).ok
+            port = server.getsockname()[1]
+            answer = await _get(on, mine, f"http://127.0.0.1:{port}/")
+            assert not answer.ok, (url, port, answer)
         await gateway.close()
         assert not (await _get(on, mine, url)).ok
 
