@@ -130,7 +130,7 @@ class _HttpSession:
         outgoing = Outgoing(
             url=self._options.url,
             method=self._options.method,
-            headers={**_headers(self._options.headers, values), **self._secret_headers(ctx)},
+            headers={**_trace(ctx), **_headers(self._options.headers, values), **self._secret_headers(ctx)},
             body=json.dumps(render(self._options.request, values)).encode("ascii"),
         )
         heard = self._listener(chat, self._pending.difference(denied))
@@ -251,6 +251,11 @@ def _used(answer: tuple[Turn, str | None]) -> Usage | None:
     """What an answer used, for whoever rations calls; None when it does not say."""
     usage = answer[0].usage
     return None if usage is None or usage.unknown_calls else usage
+
+
+def _trace(ctx: AdapterContext) -> dict[str, str]:
+    """What makes the agent's spans a part of the attempt's trace, in a run that takes spans."""
+    return {} if ctx.traceparent is None else {"traceparent": ctx.traceparent}
 
 
 def _headers(templates: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, str]:

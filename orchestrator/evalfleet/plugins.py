@@ -152,6 +152,16 @@ def gateway_room(random: Random) -> Gateway:
     return cast(Gateway, module.GatewayRoom(random))
 
 
+def span_intake() -> Any:
+    """The module that takes agents' spans: only runs that ask for them pay for it."""
+    return importlib.import_module("evalfleet.api.span_intake")
+
+
+def waterfalls() -> Any:
+    """The module that decodes stored spans: only who looks at spans pays for it."""
+    return importlib.import_module("evalfleet.api.waterfalls")
+
+
 def model_route() -> Callable[[ModelUpstream, ModelDesk], App]:
     """What makes the route of an attempt's model: only attempts that ask one pay for it."""
     return importlib.import_module("evalfleet.gateway.model_route").ModelRoute

@@ -165,6 +165,17 @@ class AdapterContext(Protocol):
     def seed(self) -> int: ...
     @property
     def clock(self) -> Clock: ...
+    @property
+    def traceparent(self) -> str | None:
+        """The W3C header that makes what the agent sends by OTLP a part of the attempt's trace; None without."""
+        ...
+
+    def otel_env(self) -> Mapping[str, str]:
+        """Where an agent on this machine sends spans, as OpenTelemetry's SDKs read it; empty where none are taken.
+
+        Commands in a sandbox find their own in their environment.
+        """
+        ...
 
     def log(self, message: str) -> None:
         """Keep a diagnostic line with the attempt."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -26,6 +27,7 @@ from evalfleet.execution.executor import BuiltArm, Executor, ExecutorSettings
 from evalfleet.execution.job import AttemptServices
 from evalfleet.execution.judging import Judging
 from evalfleet.execution.known_secrets import KnownSecrets
+from evalfleet.execution.outlets import SpanOutlets
 from evalfleet.execution.paid_calls import AttemptPurse, Price
 from evalfleet.execution.recorded_agent import NoAgent
 from evalfleet.execution.threads import AuthorThreads
@@ -41,7 +43,7 @@ from evalfleet.planning.dataset import decode_row
 from evalfleet.planning.discover import load_definition, make_importable
 from evalfleet.planning.experiment_file import LoadedExperiment, restore_experiment
 from evalfleet.planning.sandbox_plan import resolve_sandbox
-from evalfleet.plugins import adapter_factories, judge_model, judge_stores, sandbox_rows
+from evalfleet.plugins import adapter_factories, judge_model, judge_stores, sandbox_rows, span_intake
 from evalfleet.ports import Clock
 from evalfleet.processes import SystemSpawner
 from evalfleet.randomness import SystemRandom
@@ -79,10 +81,13 @@ class Workshop:
     governor: LocalGovernor | None
     secrets: KnownSecrets
     price: Price | None
+    spans: SpanOutlets | None
 
     async def close(self) -> tuple[str, ...]:
         """Close adapters, sandboxes and processes; what went wrong, as texts."""
         problems = await self.executor.close()
+        if self.spans is not None:
+            await self.spans.close()
         if self.governor is not None:
             await self.governor.close()
         await self.backends.close()
@@ -94,10 +99,27 @@ class Workshop:
         return problems
 
 
-def build_workshop(blueprint: RunBlueprint, governor: LocalGovernor | None = None) -> Workshop:
+async def open_spans(blueprint: RunBlueprint, *, port: bool = True) -> SpanOutlets | None:
+    """Where the run's agents send spans, None in a run that takes none; with its own `port`, if it names one.
+
+    Raises ConfigurationError when that is taken.
+    """
+    telemetry, redact = blueprint.experiment.telemetry, blueprint.experiment.redact
+    if not telemetry.receive:
+        return None
+    module = await asyncio.to_thread(span_intake)
+    chosen = telemetry if port else telemetry.model_copy(update={"port": None})
+    hidden = _hidden(blueprint.snapshot, redact)
+    run = module.SpanRun(id=blueprint.run, key=blueprint.run_key, telemetry=chosen, hidden=hidden)
+    return await module.open_intake(run, blueprint.database_url, SystemRandom())
+
+
+def build_workshop(
+    blueprint: RunBlueprint, governor: LocalGovernor | None = None, spans: SpanOutlets | None = None
+) -> Workshop:
     """Everything that executes attempts of the run in this process, their model calls admitted by `governor`.
 
-    Raises DefinitionError or ConfigurationError when an arm can't be built here.
+    The workshop closes `spans`. Raises DefinitionError or ConfigurationError when an arm can't be built here.
     """
     project = Path(blueprint.project)
     make_importable(project)
@@ -117,7 +139,7 @@ def build_workshop(blueprint: RunBlueprint, governor: LocalGovernor | None = Non
     services = replace(_services(blueprint, loaded, arms, clock), git=git, sandbox_ledger=sandbox_ledger)
     hidden = _hidden(blueprint.snapshot, loaded.experiment.redact)
     secrets = KnownSecrets(EnvironmentSecrets(), hidden)
-    services = replace(services, governor=governor, secrets=secrets, hidden=hidden)
+    services = replace(services, governor=governor, secrets=secrets, hidden=hidden, spans=spans)
 
     def definition(identifier: str) -> EvalDefinition:
         return load_definition(project, blueprint.files[identifier], identifier)
@@ -137,6 +159,7 @@ def build_workshop(blueprint: RunBlueprint, governor: LocalGovernor | None = Non
         governor=governor,
         secrets=secrets,
         price=services.price,
+        spans=spans,
     )
 
 

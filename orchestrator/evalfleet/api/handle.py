@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from evalfleet.api.documents import documents
 from evalfleet.api.holders import seen_from_here
@@ -15,10 +16,15 @@ from evalfleet.errors import ConfigurationError
 from evalfleet.model.grading import Grading
 from evalfleet.model.report import AttemptDetail, AttemptView, CaseView, RunAggregate, RunInfo, RunProgress
 from evalfleet.model.verdict import CaseStatus
+from evalfleet.plugins import waterfalls
 from evalfleet.reports.accept import Accepted, accept_rule, decide_acceptance
 from evalfleet.reports.model import ReportModel, build_report
 from evalfleet.store import reader
+from evalfleet.store.spans import SpanCounts
 from evalfleet.store.suites import suite_results
+
+if TYPE_CHECKING:
+    from evalfleet.reports.waterfall import Waterfall
 
 _PAGE = 500
 
@@ -121,16 +127,30 @@ class RunHandle:
 
         A carried case shows the attempt that it was carried from. Raises ConfigurationError when there is none.
         """
-        reader = self._session.reader
-        attempts = await reader.attempts(self._run, case, self._grading)
+        run, attempt, grading = await self._which(case, number)
+        return await self._session.reader.attempt_detail(run, attempt, grading)
+
+    async def waterfall(self, case: int, number: int | None = None) -> Waterfall:
+        """The spans that the agent of an attempt sent, chosen as by `attempt`; without rows when there are none."""
+        run, attempt, _ = await self._which(case, number)
+        bodies = await self._session.reader.spans(run, attempt)
+        return await asyncio.to_thread(lambda: waterfalls().waterfall_of(bodies))
+
+    async def span_counts(self) -> SpanCounts:
+        """What became of all spans that agents of the run sent."""
+        return await self._session.reader.span_counts(self._run)
+
+    async def _which(self, case: int, number: int | None) -> tuple[str, int, int | None]:
+        """The run, the attempt and the grading that a case is shown by."""
+        attempts = await self._session.reader.attempts(self._run, case, self._grading)
         chosen = [view for view in attempts if (view.number == number if number is not None else view.settles)]
         if not chosen and number is None:
             chosen = list(attempts[-1:])
         if chosen:
-            return await reader.attempt_detail(self._run, chosen[0].attempt, self._grading)
+            return self._run, chosen[0].attempt, self._grading
         async for view in self.cases(replace(CaseFilter(), ordinal=case)):
             if view.carried_from is not None and number is None:
-                return await reader.attempt_detail(*view.carried_from, view.carried_grading)
+                return *view.carried_from, view.carried_grading
         which = "no attempt" if number is None else f"no attempt {number}"
         raise ConfigurationError(f"case {case} of run {self._run} has {which}")
 

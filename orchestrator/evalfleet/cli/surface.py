@@ -26,6 +26,7 @@ from evalfleet.model.run_events import BEGINNING, EventCursor, RunEvent
 from evalfleet.model.sandbox import SandboxView
 from evalfleet.reports.comparison import Comparison
 from evalfleet.reports.model import ReportModel
+from evalfleet.reports.waterfall import Waterfall
 
 if TYPE_CHECKING:  # what sweeps or reaps needs the database's driver, which no command should wait for
     from evalfleet.api.capacity import CapacityUse
@@ -73,6 +74,10 @@ class RunHandle(Protocol):
 
     async def attempt(self, case: int, number: int | None = None) -> AttemptDetail:
         """An attempt with its evidence; without a number the one that settles, else the last."""
+        ...
+
+    async def waterfall(self, case: int, number: int | None = None) -> Waterfall:
+        """The spans that the agent of an attempt sent."""
         ...
 
 

@@ -165,5 +165,12 @@ class LineContext:
     def clock(self) -> Clock:
         return self._state.services.clock
 
+    @property
+    def traceparent(self) -> str | None:
+        return None if self._state.outlet is None else self._state.outlet.traceparent
+
+    def otel_env(self) -> Mapping[str, str]:
+        return {} if self._state.outlet is None else self._state.outlet.environment()
+
     def log(self, message: str) -> None:
         self._state.note(f"{message}")

@@ -229,11 +229,13 @@ class _Attempt:
         control.listen(self._cancelled)
         if control.reason is not None:
             self._cancelled()
+        await state.open_outlet()
         while self._at < len(_STEPS):
             self._round += 1
             self._read_end(await self._watch.run(self._drive(self._round), self._lane_cancelled))
         self._watch.stop()
         state.end_calls()
+        state.end_outlet()
         control.listen(None)
         control.stage = Stage.SEALED
         evidence = seal(self._ledger, control, clock.monotonic() - began - state.waited)

@@ -2,8 +2,7 @@
 
 What the gateway serves to the attempt is its table of routes, an ASGI application by path prefix, `state.routes`:
 
-- `AttemptServices.routes` gives what the run serves to all of its attempts (`/v1/traces`), and `api.building` puts
-  these together: to add one, add it there;
+- `/v1/traces` takes the agent's spans, by `AttemptServices.spans`, in a run that asks for them;
 - `/model/<arm>` leads to the model of an agent whose adapter `AsksByGateway`, by `AttemptServices.model_app`;
 - `EvalDefinition.serves` names what the eval's body mounts when it is ready, by `mounted` (a pack: `/mcp`); until then
   the answer is 503.
@@ -36,21 +35,29 @@ def opening_of(state: AttemptState, provider: SandboxProvider, spec: SandboxSpec
     allow = () if isinstance(spec.network, str) else spec.network
     if gateway is None or job.recorded is not None:
         return None
-    state.routes = {**dict.fromkeys(job.definition.serves, _not_yet), **state.services.routes(job), **_model(state)}
+    outlet = state.outlet
+    state.routes = {
+        **dict.fromkeys(job.definition.serves, _not_yet),
+        **({} if outlet is None else outlet.routes),
+        **_model(state),
+    }
     if not allow and not state.routes:
         return None
     if not isinstance(provider, Reachable):
         if allow and provider.isolates:
             message = f"the backend {spec.backend!r} can't let single hosts through: use network: none or open"
             raise AttemptFailure(FailureKind.SANDBOX, "SANDBOX_UNSUPPORTED", message)
-        if state.routes:
-            state.note(f"sandbox: the backend {provider.name!r} opens no gateway to {', '.join(state.routes)}")
+        missed = [route for route in state.routes if outlet is None or provider.isolates or route not in outlet.routes]
+        if missed:
+            state.note(f"sandbox: the backend {provider.name!r} opens no gateway to {', '.join(missed)}")
         return None
 
     async def opening(sandbox: Listening) -> Mapping[str, str]:
         await close_gateway(state)  # of the network that a reset took away
         opened = state.gateway = await gateway.open(sandbox, allow, state.routes)
-        return opened.environment
+        if outlet is None:
+            return opened.environment
+        return {**opened.environment, **outlet.environment(opened.environment["EVALFLEET_GATEWAY"])}
 
     return opening
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalfleet.execution.git import GitTool
+from evalfleet.execution.outlets import SpanOutlets
 from evalfleet.execution.paid_calls import AttemptPurse
 from evalfleet.execution.recorded_agent import RecordedAgent
 from evalfleet.execution.threads import AuthorThreads
@@ -25,7 +26,7 @@ from evalfleet.model.turn import TurnRecord
 from evalfleet.model.usage import Usage
 from evalfleet.ports import Adapter, ArmSettings, Clock, Governor, JudgeModel, ModelDesk, Secrets
 from evalfleet.redact import Redactor
-from evalfleet.sandbox_ports import App, Gateway, Routes, SandboxLedger, SandboxProvider
+from evalfleet.sandbox_ports import App, Gateway, SandboxLedger, SandboxProvider
 
 if TYPE_CHECKING:
     from evalfleet.execution.judging import Judging
@@ -82,19 +83,14 @@ class Patience:
     recording: float = 900.0
 
 
-def no_routes(_: AttemptJob) -> Routes:
-    """The routes of attempts whose gateway serves nothing that the run has."""
-    return {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptServices:
     """What attempts of one worker share. `price` gives the US dollars of a usage, None when unknown.
 
     `hidden` is what nothing that is kept of an attempt shows, beside the secrets that it resolves.
     `judging` is None in a run that asks no judge; `git`, by which workdirs are followed, where nothing runs; without a
-    `gateway` nothing leads out of a closed sandbox, and `routes` are what it serves to an attempt beside what its eval
-    mounts; `model_app` makes the route of an agent's model. Without a `governor` model calls are made as they come.
+    `gateway` nothing leads out of a closed sandbox; `spans` is where agents send theirs, if the run takes any;
+    `model_app` makes the route of an agent's model. Without a `governor` model calls are made as they come.
     `models` asks models that are neither agent nor judge, as those that play users. `sandbox_ledger` is None where no
     sandbox is to outlive anything.
     """
@@ -107,7 +103,7 @@ class AttemptServices:
     hidden: Redactor = field(default_factory=Redactor)
     judging: Judging | None = None
     gateway: Gateway | None = None
-    routes: Callable[[AttemptJob], Routes] = no_routes
+    spans: SpanOutlets | None = None
     model_app: Callable[[ModelUpstream, ModelDesk], App] | None = None
     models: JudgeModel | None = None
     governor: Governor | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -145,7 +145,14 @@ def _resolved(spec: SandboxSpec, state: AttemptState) -> SandboxSpec:
     files = None if spec.files is None else str(state.job.folder / spec.files)
     allowed = frozenset(spec.env_from)
     secrets = dict(_secret(each, allowed, state) for each in spec.env_from)
-    return replace(spec, files=files, env={**spec.env, **secrets}, env_from=tuple(secrets))
+    return replace(spec, files=files, env={**_sending(state), **spec.env, **secrets}, env_from=tuple(secrets))
+
+
+def _sending(state: AttemptState) -> Mapping[str, str]:
+    """Where commands send spans that are on the host's own network; a gateway says it to all others."""
+    if state.outlet is None or state.job.sandbox is None or state.job.sandbox[0].isolates:
+        return {}
+    return state.outlet.environment()
 
 
 def _secret(asked: str, allowed: frozenset[str], state: AttemptState) -> tuple[str, str]:

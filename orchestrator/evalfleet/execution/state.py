@@ -25,6 +25,7 @@ from evalfleet.sandbox_ports import App, OpenGateway, Sandbox
 
 if TYPE_CHECKING:
     from evalfleet.execution.attribution import WorkdirWatch
+    from evalfleet.execution.outlets import SpanOutlet
     from evalfleet.execution.probing import SandboxProbe
     from evalfleet.execution.sandbox_stay import SandboxStay
     from evalfleet.execution.sessions import SessionLine
@@ -62,6 +63,7 @@ class AttemptState:
         self.stay: SandboxStay | None = None
         self.probe: SandboxProbe | None = None
         self.gateway: OpenGateway | None = None
+        self.outlet: SpanOutlet | None = None
         self.routes: dict[str, App] = {}
         self.watch: WorkdirWatch | None = None
         self.bridge: Bridge | None = None
@@ -110,6 +112,15 @@ class AttemptState:
     def waited(self) -> float:
         """Seconds that model calls have waited until now, which count for no deadline and no duration."""
         return 0.0 if self._waits is None else self._waits.seconds
+
+    async def open_outlet(self) -> None:
+        """Have a place where the agent may send its spans, where the run takes any."""
+        if self.services.spans is not None and self.job.recorded is None:
+            self.outlet = await self.services.spans.open(self.job, lambda: self.secrets.redactor)
+
+    def end_outlet(self) -> None:
+        if self.outlet is not None:
+            self.outlet.end()
 
     def end_calls(self) -> None:
         """End all model calls whose end nobody told."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from evalfleet.errors import RETRYABLE_KINDS, FailureKind
 from evalfleet.model.definition import Resources, SandboxSpec
@@ -299,6 +299,24 @@ class Redact(Strict):
     patterns: tuple[Annotated[str, AfterValidator(_finding)], ...] = ()
 
 
+class Telemetry(Strict):
+    """Whether agents may send spans, and where to.
+
+    Each attempt has an address of its own. `port` is one of this machine beside that, for agents that know no attempt's
+    address: whose a span is its trace id says. What comes within `grace` seconds after an attempt is kept.
+    """
+
+    receive: bool = False
+    port: Annotated[int, Field(ge=1, le=65_535)] | None = None
+    grace: Duration = 2.0
+
+    @model_validator(mode="after")
+    def _a_port_receives(self) -> Telemetry:
+        if self.port is not None and not self.receive:
+            raise ValueError("port is where spans are received: say `receive: true`, too")
+        return self
+
+
 class Experiment(Strict):
     """A checked-in `experiment.yaml`, validated."""
 
@@ -317,6 +335,7 @@ class Experiment(Strict):
     rate: Mapping[Text, Rate] = {}
     prices: Mapping[Text, Price] = {}
     redact: Redact = Redact()
+    telemetry: Telemetry = Telemetry()
     retry: Retry = Retry()
     writes: Writes = Writes()
     accept: Accept = Accept()

@@ -26,8 +26,6 @@ _UNSUPPORTED: tuple[tuple[str, ...], ...] = (
     ("stop", "early_exit"),
     ("stop", "precision"),
     ("hooks",),
-    ("telemetry", "receive"),
-    ("telemetry", "port"),
     ("arms", "*", "telemetry"),
 )
 _REPORTERS = ("html", "parquet", "inspect")
@@ -42,9 +40,8 @@ def drop_unsupported(source: Source) -> tuple[dict[str, Any], list[Problem]]:
     value = cast("dict[str, Any]", source.value)
     for pattern in _UNSUPPORTED:
         value = _without(value, pattern, (), source, problems)
-    for section in ("stop", "telemetry"):
-        if section in value and not resolve(value[section]):
-            value = {key: item for key, item in value.items() if key != section}
+    if "stop" in value and not resolve(value["stop"]):
+        value = {key: item for key, item in value.items() if key != "stop"}
     if isinstance(reporters := value.get("reporters"), list):
         names = cast("list[Any]", reporters)
         refused = [index for index, name in enumerate(names) if name in _REPORTERS]

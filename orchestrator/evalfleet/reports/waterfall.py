@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from evalfleet.model.span import Span
 from evalfleet.telemetry.genai import GenAiFacts, genai_facts
+from evalfleet.telemetry.traces import root_span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +20,7 @@ class WaterfallRow:
 
     `gap_ns` is the time before it in which its parent did nothing that a span says: since the parent began, or since
     the last of its children before this one ended. Roots have none. `orphan` says that its parent was never sent, or
-    is its own descendant. `repeats` are the further times that it was sent.
+    is its own descendant; the span that stands for the attempt is nobody's to send. `repeats` are the further times that it was sent.
     """
 
     span: Span
@@ -93,7 +94,7 @@ def _rows(known: Mapping[_Key, Span], repeats: Mapping[_Key, int], start: int) -
                 offset_ns=span.start_ns - start,
                 duration_ns=_end(span) - span.start_ns,
                 gap_ns=gap,
-                orphan=depth == 0 and span.parent_id is not None,
+                orphan=depth == 0 and span.parent_id not in (None, root_span(span.trace_id)),
                 repeats=repeats.get(key, 0),
             )
         )

@@ -7,6 +7,7 @@ from evalfleet.store.blobs import REFERENCE, referenced
 from evalfleet.store.connection import Connection
 from evalfleet.store.judged_sql import JUDGED
 from evalfleet.store.rows import ASSERTION_FIELDS, JUDGE_CALL_FIELDS, PAGE_FIELDS, TOOL_CALL_FIELDS
+from evalfleet.store.spans import SPAN_FIELDS
 
 #: Copied attempts have ids below this one, which no coordinator grants: they hold the evidence of a carried case,
 #: and neither their cost nor their number is this run's.
@@ -31,6 +32,7 @@ _CHILDREN = {
     "tool_calls": TOOL_CALL_FIELDS,
     "event_pages": PAGE_FIELDS,
     "judge_calls": (*JUDGE_CALL_FIELDS, "grading"),
+    "span_batches": SPAN_FIELDS,
     "judgements": ("grading", "source", "basis", "reason", *JUDGED, "record"),
 }
 

@@ -210,6 +210,36 @@ event_pages = Table(
     CheckConstraint("first <= last", name="range"),
 )
 
+#: Spans as they came in, compressed; no assertion reads them.
+span_batches = Table(
+    "span_batches",
+    metadata,
+    of("attempt", BigInteger),
+    of("source", BigInteger),  # the process that received them, which numbers them
+    now("at"),
+    of("run_key", Integer),
+    of("batch", Integer),
+    of("spans", Integer),
+    of("encoding", SmallInteger),
+    of("body", LargeBinary),
+    PrimaryKeyConstraint("run_key", "attempt", "source", "batch"),
+    run_owned(),
+)
+
+#: What became of the spans that a process received for a run: `dropped` and `refused` are JSON, numbers by cause.
+span_counts = Table(
+    "span_counts",
+    metadata,
+    of("source", BigInteger),
+    of("accepted", BigInteger),
+    of("late", BigInteger),
+    of("run_key", Integer),
+    of("dropped", Text),
+    of("refused", Text),
+    PrimaryKeyConstraint("run_key", "source"),
+    run_owned(),
+)
+
 artifacts = Table(
     "artifacts",
     metadata,

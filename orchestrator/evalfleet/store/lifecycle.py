@@ -82,6 +82,7 @@ ORDER BY run_key
 """.encode()
 
 _GROWN = (
+    "span_batches",
     "judge_calls",
     "judgements",
     "event_pages",

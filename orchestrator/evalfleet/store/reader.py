@@ -22,6 +22,7 @@ from evalfleet.store.connection import Connection, connect
 from evalfleet.store.evidence import EvidenceReader
 from evalfleet.store.lifeline import Lifeline
 from evalfleet.store.records import Origin, RecordReader
+from evalfleet.store.spans import BATCHES, COUNTS, SpanCounts, counts_of, unpacked
 from evalfleet.store.views import attempt_view, case_view, grading_view, run_info, side_case
 
 T = TypeVar("T")
@@ -213,6 +214,17 @@ class Reader:
             for (record,) in await self._rows(read_sql.RECORD.encode(), (key, attempt)):
                 found += enumerate([] if record is None else await self._evidence.inline_events(info.id, record))
         return [(number, event) for number, event in found if first <= number <= last]
+
+    async def spans(self, run: str, attempt: int) -> list[tuple[int, bytes, int]]:
+        """The bodies of spans that came for an attempt, in that order: encoding, body and number of spans each."""
+        key, _ = await self._named(run)
+        rows = await self._rows(BATCHES.encode(), (key, attempt))
+        return [(encoding, unpacked(body), spans) for encoding, body, spans in rows]
+
+    async def span_counts(self, run: str) -> SpanCounts:
+        """What became of the spans that came for a run."""
+        key, _ = await self._named(run)
+        return counts_of(await self._rows(COUNTS.encode(), (key,)))
 
     # --- rows -------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,8 @@ from evalfleet.store.schema import HEAD
 _TABLES = (
     "runs", "run_marks", "arms", "datasets", "suites", "cases", "case_blocks", "reopenings", "settlements", "attempts",
     "assertions", "tool_calls", "event_pages", "judge_calls", "gradings", "judgements", "artifacts", "intents",
-    "recordings", "run_progress", "labels", "edits", "suite_results",
+    "recordings", "run_progress", "labels", "edits", "suite_results", "span_batches",
+    "span_counts",
 )  # fmt: skip
 
 #: What belongs to the database that a run lives in: its keys, who holds the run, and who asked for it.

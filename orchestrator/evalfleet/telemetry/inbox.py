@@ -23,10 +23,13 @@ class Cause(StrEnum):
     BAD_SPAN = "bad_span"
     WRONG_TYPE = "wrong_type"
     TOO_LARGE = "too_large"
+    TOO_MUCH = "too_much"
     BUSY = "busy"
     FULL = "full"
     SLOW = "slow"
     BROKEN_OFF = "broken_off"
+    UNKNOWN_TRACE = "unknown_trace"
+    RUN_GONE = "run_gone"
 
 
 #: What a sender may send again: nothing is lost by these alone.
@@ -47,13 +50,15 @@ class SpanCounters:
 class InboxLimits:
     """`bodies` may be on their way at a time, of one attempt `bodies_each`; bytes count until they are taken.
 
-    `patience` are the seconds that a body may take to arrive.
+    Of one attempt no more than `kept_each` bytes are taken in all. `patience` are the seconds that a body may take to
+    arrive.
     """
 
     bodies: int = 128
     bodies_each: int = 16
     size: int = 64 << 20
     size_each: int = 16 << 20
+    kept_each: int = 64 << 20
     patience: float = 10.0
 
 
@@ -92,6 +97,11 @@ class Inbox:
         self._waiting = asyncio.Event()
         # one thread: what a body grows to while it is read, it grows to once
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="evalfleet-spans")
+
+    @property
+    def occupied(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self._queue)
 
     async def arrived(self) -> None:
         """Return when there is something to take."""

@@ -7,7 +7,7 @@ that the sender learns what was wrong; it is decoded by whoever takes it of the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,7 @@ _STATUS = {
     Cause.BAD_BODY: 400,
     Cause.WRONG_TYPE: 415,
     Cause.TOO_LARGE: 413,
+    Cause.TOO_MUCH: 413,
     Cause.BUSY: 503,
     Cause.FULL: 503,
     Cause.SLOW: 408,
@@ -62,6 +63,7 @@ class AttemptSpans:
         self._inbox = inbox
         self._attempt = attempt
         self._own = Occupied()
+        self._kept = 0
         self._ended = False
 
     def end(self) -> None:
@@ -92,6 +94,8 @@ class AttemptSpans:
         size = room_for(_length(headers))
         if size > LARGEST_BODY:
             raise _Refused(Cause.TOO_LARGE, f"the body is larger than {LARGEST_BODY} bytes: send smaller batches")
+        if self._kept > (most := self._inbox.limits.kept_each):
+            raise _Refused(Cause.TOO_MUCH, f"more than {most} bytes of spans came of this attempt")
         try:
             with self._inbox.reserved(self._own, size):
                 body = await self._read(receive, size)
@@ -139,12 +143,19 @@ class AttemptSpans:
                 counters.late += tally.accepted
                 counters.dropped[Cause.BAD_SPAN] += tally.rejected
             return tally.accepted + tally.rejected, "the attempt that these spans are of is over"
-        if tally.accepted:
-            self._inbox.put(Arrived(self._attempt, delivery), self._own)
+        arrived, foreign = self._sorted(delivery) if tally.accepted else ((), 0)
+        for each in arrived:
+            self._inbox.put(each, self._own)
+        self._kept += len(delivery.body)
         for counters in self._counted:
-            counters.accepted += tally.accepted
+            counters.accepted += tally.accepted - foreign
             counters.dropped[Cause.BAD_SPAN] += tally.rejected
-        return tally.rejected, tally.why
+            counters.dropped[Cause.UNKNOWN_TRACE] += foreign
+        return tally.rejected + foreign, tally.why or ("no attempt of this run began their trace" if foreign else "")
+
+    def _sorted(self, delivery: Delivery) -> tuple[Sequence[Arrived], int]:
+        """The delivery by attempts, and the number of its spans that are nobody's."""
+        return (Arrived(self._attempt, delivery),), 0
 
     async def _refuse(self, refused: _Refused, encoding: Encoding, send: _Send) -> None:
         for counters in self._counted:

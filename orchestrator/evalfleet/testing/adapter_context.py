@@ -99,6 +99,7 @@ class FakeContext:
         self.seed = 0
         self.cancelled = False
         self.tools: Sequence[Tool] = ()
+        self.traceparent: str | None = None
         self.logged: list[str] = []
         self.given_sandbox: Sandbox | None = None
         self._ends_at: float | None = None
@@ -117,6 +118,9 @@ class FakeContext:
         if self.given_sandbox is None:
             raise ConfigurationError("this attempt has no sandbox")
         return self.given_sandbox
+
+    def otel_env(self) -> Mapping[str, str]:
+        return {}
 
     def log(self, message: str) -> None:
         self.logged.append(message)

@@ -21,6 +21,7 @@ from evalfleet.reports.divergence import first_divergence
 from evalfleet.reports.divergence_lines import divergence_lines, divergence_value
 from evalfleet.reports.evidence_value import detail_value
 from evalfleet.reports.json_report import attempt_value, case_value
+from evalfleet.reports.span_lines import span_lines, spans_value
 from evalfleet.reports.transcript import TEXT_LIMIT, TranscriptParts, render_case, render_transcript
 
 
@@ -40,6 +41,7 @@ class _Chosen:
     assertions: bool
     judge: bool
     diff: bool
+    spans: bool
     diagnostics: bool
     full: bool
     text: bool
@@ -80,6 +82,7 @@ class _Chosen:
 @click.option("--assertions", is_flag=True, help="Only the assertions.")
 @click.option("--judge", is_flag=True, help="Only what a judge was asked and what it ruled.")
 @click.option("--diff", is_flag=True, help="Only what changed in the sandbox's workdir, by whom, line by line.")
+@click.option("--spans", is_flag=True, help="Of one CASE: the OpenTelemetry spans that its agent sent, as a tree.")
 @click.option(
     "--diagnostics", is_flag=True, help="Tracebacks, the author's log lines and what a sandbox did not enforce, too."
 )
@@ -101,8 +104,9 @@ def command(application: Application, run: str, case: str | None, **chosen: Any)
 
 
 async def _show(application: Application, run: str, case: str | None, chosen: _Chosen) -> None:
-    if chosen.first_divergence and case is None:
-        raise click.UsageError("--first-divergence is of one case: name it")
+    for name, wanted in (("--first-divergence", chosen.first_divergence), ("--spans", chosen.spans)):
+        if wanted and case is None:
+            raise click.UsageError(f"{name} is of one case: name it")
     async with await application.api.open_run(run, chosen.grading) as handle:
         if case is None:
             await _list(application, handle, chosen)
@@ -127,7 +131,17 @@ async def _default_backend(run: RunHandle) -> list[str]:
     return [] if default is None else [default_backend_line(default)]
 
 
+async def _spans(application: Application, run: RunHandle, case: CaseView, number: int | None) -> None:
+    found = await run.waterfall(case.ordinal, number)
+    if application.json:
+        application.value({"case": case_value(case), **spans_value(found)})
+    else:
+        application.lines(span_lines(found))
+
+
 async def _one(application: Application, run: RunHandle, case: CaseView, chosen: _Chosen) -> None:
+    if chosen.spans:
+        return await _spans(application, run, case, chosen.number)
     attempts = await run.attempts(case.ordinal)
     detail = await run.attempt(case.ordinal, chosen.number) if case.has_evidence else None
     if chosen.first_divergence and detail is not None:

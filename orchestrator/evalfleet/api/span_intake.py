@@ -1,0 +1,212 @@
+"""The spans of a worker's attempts on their way into the record store: received, rid of secrets, written in batches.
+
+A reply of 200 says that spans are in this process's queue. The queue is bounded: while the store is away senders are
+asked for patience, and what is still in it when the worker ends is lost and said so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from evalfleet.errors import ConfigurationError, StoreError
+from evalfleet.execution.job import AttemptJob
+from evalfleet.execution.outlets import SpanOutlet
+from evalfleet.gateway.listener import serve
+from evalfleet.gateway.loopback import LoopbackGateway
+from evalfleet.model.experiment import Telemetry
+from evalfleet.ports import Random
+from evalfleet.redact import Redactor
+from evalfleet.sandbox_ports import Routes
+from evalfleet.store.spans import SpanBatch, SpanCounts, SpanStore
+from evalfleet.telemetry.bodies import Encoding
+from evalfleet.telemetry.inbox import Arrived, Cause, Inbox
+from evalfleet.telemetry.port import PortSpans
+from evalfleet.telemetry.receiver import TRACES, AttemptSpans
+from evalfleet.telemetry.rewriting import without_secrets
+from evalfleet.telemetry.sending import otel_environment
+from evalfleet.telemetry.traces import trace_id, traceparent
+
+#: Seconds to gather spans before they are written.
+_GATHERING = 0.25
+#: Seconds that a worker which ends waits for the store.
+_FAREWELL = 15.0
+_ENCODINGS = tuple(Encoding)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanRun:
+    """Whose spans these are, how they are taken, and what is hidden of them whatever attempt they are of."""
+
+    id: str
+    key: int
+    telemetry: Telemetry
+    hidden: Redactor
+
+
+class _Outlet:
+    """One attempt's receiver. `base` is where it is found on this machine's loopback."""
+
+    def __init__(self, spans: AttemptSpans, base: str, parent: str, about: Mapping[str, str]) -> None:
+        self.spans = spans
+        self.routes: Routes = {TRACES: spans}
+        self.traceparent = parent
+        self._base = base
+        self._about = about
+        self.on_end: Callable[[], object] = spans.end
+
+    def environment(self, base: str | None = None) -> Mapping[str, str]:
+        return otel_environment(base or self._base, self.traceparent, self._about)
+
+    def end(self) -> None:
+        self.on_end()
+
+
+class SpanIntake:
+    """The `SpanOutlets` of one worker. `open_intake` makes one."""
+
+    def __init__(self, run: SpanRun, store: SpanStore, random: Random) -> None:
+        self._run = run
+        self._store = store
+        self._inbox = Inbox()
+        self._hides: dict[int, Callable[[], Redactor]] = {}
+        self._over: list[int] = []
+        self._waiting: deque[SpanBatch] = deque()
+        self._number = 0
+        self._opened = AsyncExitStack()
+        self._loopback = LoopbackGateway(random)
+        self._writing: asyncio.Task[None] | None = None
+        self._counted = SpanCounts()
+        self._grace_until = 0.0
+
+    async def begin(self) -> None:
+        """Listen. Raises ConfigurationError when the run's own port is taken."""
+        await self._opened.enter_async_context(self._loopback)
+        port = self._run.telemetry.port
+        if port is not None:
+            try:
+                # every worker of a machine listens at it, and any of them knows whose a span is
+                listener = socket.create_server(("127.0.0.1", port), reuse_port=True)
+            except OSError as error:
+                why = error.strerror or str(error)
+                raise ConfigurationError(f"telemetry.port: {port} can't be listened at: {why}") from error
+            self._opened.callback(listener.close)
+            server = await serve(listener, PortSpans(self._inbox, self._run.id, self._run.key))
+            self._opened.push_async_callback(server.shutdown, [listener])
+        self._writing = asyncio.create_task(self._write_all())
+
+    async def open(self, job: AttemptJob, redactor: Callable[[], Redactor]) -> SpanOutlet:
+        """See `SpanOutlets.open`."""
+        spans = AttemptSpans(self._inbox, job.attempt)
+        serving = self._loopback.serving({TRACES: spans})
+        base = serving.__enter__()
+        self._hides[job.attempt] = redactor
+        case = job.case
+        about = {
+            "evalfleet.run": job.run,
+            "evalfleet.attempt": str(job.attempt),
+            "evalfleet.case": case.eval_id,
+            "evalfleet.arm": case.arm,
+            "evalfleet.repetition": str(case.repetition),
+        }
+        parent = traceparent(trace_id(job.run, self._run.key, job.attempt))
+        outlet = _Outlet(spans, base, parent, about)
+
+        def over() -> None:
+            spans.end()
+            serving.__exit__(None, None, None)
+            self._over.append(job.attempt)
+
+        def end() -> None:
+            loop, grace = asyncio.get_running_loop(), self._run.telemetry.grace
+            self._grace_until = max(self._grace_until, loop.time() + grace)
+            loop.call_later(grace, over)
+
+        outlet.on_end = end
+        return outlet
+
+    async def close(self) -> None:
+        """Wait for the grace of the last attempts, take nothing more, and write what came, as long as that may take."""
+        loop = asyncio.get_running_loop()
+        if self._used:
+            await asyncio.sleep(max(0.0, self._grace_until - loop.time()))
+        await self._opened.aclose()
+        if self._writing is not None:
+            self._writing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._writing
+        try:
+            async with asyncio.timeout(_FAREWELL):
+                while self._inbox.occupied or self._waiting or self._counts() != self._counted:
+                    await self._write()
+        except (StoreError, TimeoutError) as error:
+            lost = sum(batch.spans for batch in self._waiting)
+            lost += sum(each.delivery.count for each in self._inbox.take(1 << 30))
+            sys.stderr.write(f"{lost} spans are lost, since they could not be written: {error or 'it took too long'}\n")
+        self._inbox.close()
+        await self._store.close()
+
+    @property
+    def _used(self) -> bool:
+        counters = self._inbox.counters
+        return bool(counters.accepted or counters.late or counters.refused or counters.dropped)
+
+    async def _write_all(self) -> None:
+        while True:
+            await self._inbox.arrived()
+            await asyncio.sleep(_GATHERING)
+            try:
+                await self._write()
+            except StoreError:
+                await asyncio.sleep(1.0)  # meanwhile the inbox fills, and senders are asked for patience
+
+    async def _write(self) -> None:
+        """Write what waits. Raises StoreError; then it waits still."""
+        if not self._waiting:
+            taken = self._inbox.take()
+            hides = {each.attempt: self._redactor(each.attempt) for each in taken}
+            self._waiting += await asyncio.to_thread(self._batches, taken, hides)
+        counts = self._counts()
+        if not await self._store.write(tuple(self._waiting), counts):
+            self._inbox.counters.dropped[Cause.RUN_GONE] += sum(batch.spans for batch in self._waiting)
+        self._waiting.clear()
+        self._counted = counts
+        if not self._inbox.occupied:
+            while self._over:
+                self._hides.pop(self._over.pop(), None)
+
+    def _redactor(self, attempt: int) -> Redactor:
+        hide = self._hides.get(attempt)
+        return self._run.hidden if hide is None else hide()
+
+    def _batches(self, taken: Sequence[Arrived], hides: Mapping[int, Redactor]) -> list[SpanBatch]:
+        found: list[SpanBatch] = []
+        for each in taken:
+            delivery = without_secrets(each.delivery, hides[each.attempt])
+            self._number += 1
+            encoding = _ENCODINGS.index(delivery.encoding)
+            found.append(SpanBatch(each.attempt, self._number, delivery.count, encoding, delivery.body))
+        return found
+
+    def _counts(self) -> SpanCounts:
+        counters = self._inbox.counters
+        dropped = {cause.value: number for cause, number in counters.dropped.items() if number}
+        refused = {cause.value: number for cause, number in counters.refused.items() if number}
+        return SpanCounts(counters.accepted, counters.late, dropped, refused)
+
+
+async def open_intake(run: SpanRun, url: str, random: Random) -> SpanIntake:
+    """An intake that listens. Raises ConfigurationError when the run's own port is taken."""
+    intake = SpanIntake(run, SpanStore(url, run.key, random.bits(62)), random)
+    try:
+        await intake.begin()
+    except BaseException:
+        await intake.close()
+        raise
+    return intake
