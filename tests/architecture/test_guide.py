@@ -20,7 +20,7 @@ CODE = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)+")
 
 #: Constants that look like an error code and are none: names of variables, files and signals of others.
 NOT_CODES = re.compile(
-    r"EVALFLEET_.*|GIT_.*|DOCKER_.*|CONTAINERS?_.*|KUBERNETES_.*|REGISTRY_.*|XDG_.*|RAY_.*|LC_.*|PG_.*|PR_.*|SO_.*|PYTHON.*|PYTEST_.*|SC_.*"
+    r"EVALFLEET_.*|OTEL_.*|GIT_.*|DOCKER_.*|CONTAINERS?_.*|KUBERNETES_.*|REGISTRY_.*|XDG_.*|RAY_.*|LC_.*|PG_.*|PR_.*|SO_.*|PYTHON.*|PYTEST_.*|SC_.*"
     r"|.*_API_KEY|ANTHROPIC_.*|CLAUDE_.*|CODEX_.*|OPENCODE_.*|DISABLE_AUTOUPDATER|IS_SANDBOX"
 )
 

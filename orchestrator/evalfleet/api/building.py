@@ -111,7 +111,7 @@ async def open_spans(blueprint: RunBlueprint, *, port: bool = True) -> SpanOutle
     chosen = telemetry if port else telemetry.model_copy(update={"port": None})
     hidden = _hidden(blueprint.snapshot, redact)
     run = module.SpanRun(id=blueprint.run, key=blueprint.run_key, telemetry=chosen, hidden=hidden)
-    return await module.open_intake(run, blueprint.database_url, SystemRandom())
+    return await module.open_intake(run, blueprint.database_url, SystemClock(), SystemRandom())
 
 
 def build_workshop(

@@ -21,7 +21,7 @@ from evalfleet.execution.outlets import SpanOutlet
 from evalfleet.gateway.listener import serve
 from evalfleet.gateway.loopback import LoopbackGateway
 from evalfleet.model.experiment import Telemetry
-from evalfleet.ports import Random
+from evalfleet.ports import Clock, Random
 from evalfleet.redact import Redactor
 from evalfleet.sandbox_ports import Routes
 from evalfleet.store.spans import SpanBatch, SpanCounts, SpanStore
@@ -35,6 +35,8 @@ from evalfleet.telemetry.traces import trace_id, traceparent
 
 #: Seconds to gather spans before they are written.
 _GATHERING = 0.25
+#: Seconds between tries to reach a store that is away.
+_PAUSE = 1.0
 #: Seconds that a worker which ends waits for the store.
 _FAREWELL = 15.0
 _ENCODINGS = tuple(Encoding)
@@ -71,8 +73,9 @@ class _Outlet:
 class SpanIntake:
     """The `SpanOutlets` of one worker. `open_intake` makes one."""
 
-    def __init__(self, run: SpanRun, store: SpanStore, random: Random) -> None:
+    def __init__(self, run: SpanRun, store: SpanStore, clock: Clock, random: Random) -> None:
         self._run = run
+        self._clock = clock
         self._store = store
         self._inbox = Inbox()
         self._hides: dict[int, Callable[[], Redactor]] = {}
@@ -124,18 +127,17 @@ class SpanIntake:
             self._over.append(job.attempt)
 
         def end() -> None:
-            loop, grace = asyncio.get_running_loop(), self._run.telemetry.grace
-            self._grace_until = max(self._grace_until, loop.time() + grace)
-            loop.call_later(grace, over)
+            grace = self._run.telemetry.grace
+            self._grace_until = max(self._grace_until, self._clock.monotonic() + grace)
+            asyncio.get_running_loop().call_later(grace, over)
 
         outlet.on_end = end
         return outlet
 
     async def close(self) -> None:
         """Wait for the grace of the last attempts, take nothing more, and write what came, as long as that may take."""
-        loop = asyncio.get_running_loop()
         if self._used:
-            await asyncio.sleep(max(0.0, self._grace_until - loop.time()))
+            await self._clock.sleep(max(0.0, self._grace_until - self._clock.monotonic()))
         await self._opened.aclose()
         if self._writing is not None:
             self._writing.cancel()
@@ -160,11 +162,11 @@ class SpanIntake:
     async def _write_all(self) -> None:
         while True:
             await self._inbox.arrived()
-            await asyncio.sleep(_GATHERING)
+            await self._clock.sleep(_GATHERING)
             try:
                 await self._write()
             except StoreError:
-                await asyncio.sleep(1.0)  # meanwhile the inbox fills, and senders are asked for patience
+                await self._clock.sleep(_PAUSE)  # meanwhile the inbox fills, and senders are asked for patience
 
     async def _write(self) -> None:
         """Write what waits. Raises StoreError; then it waits still."""
@@ -201,9 +203,9 @@ class SpanIntake:
         return SpanCounts(counters.accepted, counters.late, dropped, refused)
 
 
-async def open_intake(run: SpanRun, url: str, random: Random) -> SpanIntake:
+async def open_intake(run: SpanRun, url: str, clock: Clock, random: Random) -> SpanIntake:
     """An intake that listens. Raises ConfigurationError when the run's own port is taken."""
-    intake = SpanIntake(run, SpanStore(url, run.key, random.bits(62)), random)
+    intake = SpanIntake(run, SpanStore(url, run.key, random.bits(62)), clock, random)
     try:
         await intake.begin()
     except BaseException:

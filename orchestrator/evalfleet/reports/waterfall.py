@@ -20,7 +20,8 @@ class WaterfallRow:
 
     `gap_ns` is the time before it in which its parent did nothing that a span says: since the parent began, or since
     the last of its children before this one ended. Roots have none. `orphan` says that its parent was never sent, or
-    is its own descendant; the span that stands for the attempt is nobody's to send. `repeats` are the further times that it was sent.
+    is its own descendant; the span that stands for the attempt is nobody's to send. `repeats` are the further times
+    that it was sent.
     """
 
     span: Span

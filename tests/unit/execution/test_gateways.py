@@ -108,21 +108,46 @@ async def test_nothing_is_opened_that_nobody_needs(attempt: Any) -> None:
         assert room.opened == []
 
 
-async def test_what_the_run_serves_is_made_for_each_attempt(attempt: Any) -> None:
+class Outlets:
+    """Where agents send spans: remembers for which attempts, and which of them are over."""
+
+    def __init__(self) -> None:
+        self.opened: list[int] = []
+        self.ended: list[int] = []
+
+    async def open(self, job: Any, redactor: Any) -> Any:
+        self.opened.append(job.attempt)
+        outlets = self
+
+        class Outlet:
+            traceparent = "00-trace-span-01"
+
+            @property
+            def routes(self) -> Routes:
+                return {"/v1/traces": app}
+
+            def environment(self, base: str | None = None) -> Mapping[str, str]:
+                return {"SPANS_GO_TO": base or "http://beside"}
+
+            def end(self) -> None:
+                outlets.ended.append(job.attempt)
+
+        return Outlet()
+
+
+async def test_spans_go_through_the_gateway_of_each_attempt(attempt: Any) -> None:
     async def body(t: Any) -> None:
-        assert (await t.sandbox.run("env")).text.startswith("EVALFLEET_GATEWAY")
+        assert (
+            await t.sandbox.run("env")
+        ).text == "EVALFLEET_GATEWAY=http://there NAME=gateway SPANS_GO_TO=http://there"
 
-    room, served = Room(), list[int]()
-
-    def routes(job: Any) -> Routes:
-        served.append(job.attempt)
-        return {"/model/arm": app}
-
+    room, outlets = Room(), Outlets()
     for network in ("none", "open"):
-        spec, using = SandboxSpec(network=network), {"gateway": room, "routes": routes}
-        await attempt(body, sandbox=(Networked(), spec), using=using, allow_no_assertions=True)
-    assert served == [11, 11]
-    assert [(allow, list(given)) for allow, given, _ in room.opened] == [((), ["/model/arm"])] * 2
+        spec, using = SandboxSpec(network=network), {"gateway": room, "spans": outlets}
+        evidence = await attempt(body, sandbox=(Networked(), spec), using=using, allow_no_assertions=True)
+        assert evidence.summary.code is None, evidence.diagnostics
+    assert (outlets.opened, outlets.ended) == ([11, 11], [11, 11])
+    assert [(allow, list(given)) for allow, given, _ in room.opened] == [((), ["/v1/traces"])] * 2
 
 
 async def test_what_the_body_mounts_answers_while_it_is_mounted(make_job: Any, make_services: Any) -> None:
@@ -146,11 +171,25 @@ async def test_a_backend_without_a_gateway_says_what_is_not_served(attempt: Any)
         assert (await t.sandbox.run("echo", "on")).text == "echo on"
 
     room = Room()
-    using = {"gateway": room, "routes": lambda _: {"/model/arm": app}}
+    using = {"gateway": room, "spans": Outlets()}
     sandbox = FakeSandboxes(), SandboxSpec()
     evidence = await attempt(body, sandbox=sandbox, using=using, allow_no_assertions=True)
     assert (evidence.summary.code, room.opened) == (None, [])
-    assert evidence.diagnostics == ("sandbox: the backend 'fake' opens no gateway to /model/arm",)
+    assert evidence.diagnostics == ("sandbox: the backend 'fake' opens no gateway to /v1/traces",)
+
+
+async def test_a_sandbox_on_the_hosts_network_finds_the_receiver_beside_it(attempt: Any) -> None:
+    class Near(FakeSandboxes):
+        isolates = False
+
+    provider, outlets = Near(), Outlets()
+    using = {"gateway": Room(), "spans": outlets}
+    evidence = await attempt(
+        lambda t: None, sandbox=(provider, SandboxSpec(env={"MINE": "1"})), using=using, allow_no_assertions=True
+    )
+    assert (evidence.diagnostics, outlets.ended) == ((), [11])
+    (made,) = provider.made
+    assert made.spec.env == {"SPANS_GO_TO": "http://beside", "MINE": "1"}
 
 
 async def test_a_network_that_nobody_closes_needs_no_way_out(attempt: Any) -> None:
