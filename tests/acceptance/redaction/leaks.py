@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 import psycopg
+import zstandard
 from psycopg import sql
 
 from evalfleet.errors import StoreError
@@ -65,6 +66,8 @@ def _of_bytes(data: bytes, unpacker: Unpacker) -> Iterator[str]:
     except StoreError:
         value = None
     yield from _texts(value)
+    if data[:4] == b"\x28\xb5\x2f\xfd":
+        yield zstandard.ZstdDecompressor().decompress(data, max_output_size=1 << 30).decode("utf-8", "replace")
     if data[:4] == b"PK\x03\x04":
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             for name in archive.namelist():

@@ -26,10 +26,19 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(200)]
 OPEN = "open-value-0123456789-abcdef"
 
 AGENT = """
-import os
+import asyncio, json, os, urllib.request
 from evalfleet import COMPLETE_COVERAGE, Message, OperationFinished, OperationStarted, Role, SendFailure, Thinking, Turn
 from evalfleet import sandbox_agent
 from evalfleet.sandbox_ports import Command
+
+
+def sends_a_span(ctx, said):
+    named = {"key": said, "value": {"stringValue": f"spanned {said}"}}
+    span = {"traceId": "ab" * 16, "spanId": "cd" * 8, "name": f"span {said}", "attributes": [named]}
+    body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
+    address = ctx.otel_env()["OTEL_EXPORTER_OTLP_ENDPOINT"] + "/v1/traces"
+    asked = urllib.request.Request(address, body, {"Content-Type": "application/json"})
+    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked).read()
 
 
 @sandbox_agent(coverage=COMPLETE_COVERAGE)
@@ -44,6 +53,7 @@ async def leaky(turn, ctx):
     ctx.log(f"logged {said}")
     await ctx.sandbox.write(f"{name}.txt", f"written {said}\\n".encode())
     ran = await ctx.sandbox.run(Command(argv=("sh", "-c", 'echo "$0"; echo "$0" >&2', said)))
+    await asyncio.to_thread(sends_a_span, ctx, said)
     if number % 10 == 9:
         raise SendFailure(f"refused for {said}", partial=Turn(reply=f"partly {said}"))
     events = (
@@ -81,6 +91,7 @@ arms:
   mine: {{adapter: python, entry: "leaky_agent:leaky", sandbox: {{backend: local}}}}
 judge: {{model: judge-m, base_url: "{url}", api_key_env: HIDDEN_39}}
 redact: {{env: [{env}], patterns: ["tok_[a-z0-9]{{20}}"]}}
+telemetry: {{receive: true, grace: 0.1}}
 retry: {{max_attempts: 1}}
 limits: {{concurrency: 10}}
 """
@@ -161,6 +172,7 @@ async def _sweep(orchestrate: Orchestrate, project: Path, ray: Path) -> Swept:
             await command(*arguments)
         await command("show", run, "leaks/0000", "--json", "--text")
         await command("show", run, "leaks/0009")
+        await command("show", run, "leaks/0007", "--spans")
     folders = (ray, orchestrate.home, project / "run.export")
     return Swept(run, secrets, orchestrate.database_url, folders, tuple(printed))
 
@@ -170,7 +182,14 @@ def test_none_stands_in_postgres(swept: Swept) -> None:
     assert found(swept.secrets, texts) == set()
     assert found({"token": "tok_" + "a1" * 10}, texts) == set()
     places = {place for _, place in found({"open": OPEN}, texts)}
-    assert places >= {"attempts.record", "attempts.reply", "attempts.message", "tool_calls.name", "judge_calls.reply"}
+    assert places >= {
+        "attempts.record",
+        "attempts.reply",
+        "attempts.message",
+        "tool_calls.name",
+        "judge_calls.reply",
+        "span_batches.body",
+    }
 
 
 def test_none_stands_in_artifacts_logs_exports_and_what_ray_keeps(swept: Swept) -> None:

@@ -167,4 +167,4 @@ async def test_what_can_not_be_put_back_changes_no_judgement(
     damaged = replace(recorded, attachments={KEPT_WORKDIR: {"beside": {"rewards": []}, "tar": tar}})
     found = await regrade(make_job(task, sandbox=sandbox), make_services(), AttemptControl(), damaged)
     assert (found.basis, found.evidence) == (Basis.KEPT, damaged)
-    assert found.reason is not None and "WORKDIR_NOT_RESTORED" in found.reason
+    assert found.reason is not None and "WORKDIR_NOT_RESTORED: " in found.reason
