@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+import types
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
@@ -19,6 +20,9 @@ from evalfleet.scheduling.worker_state import Contact, WorkerState
 
 #: How many attempts back the usual duration of one looks.
 _SMOOTHING = 32
+#: How many granted attempts begin in the same round of the loop. If all did, the first would be at work only when the
+#: last is: each of their steps would wait for that step of all others.
+_ABREAST = 4
 
 Exchange = Callable[[ExchangeRequest], Awaitable[ExchangeReply]]
 
@@ -236,11 +240,11 @@ class Worker:
     def _take_in(self, seq: int, reply: ExchangeReply) -> None:
         received = self._state.receive(seq, reply, self._clock.monotonic())
         self._fill_lanes()
-        for grant in received.grants:
+        for behind, grant in enumerate(received.grants):
             attempt = self._running[grant.attempt] = self._begin(grant)
             if grant.attempt in self._state.parked:
                 self._queued[grant.attempt] = asyncio.get_running_loop().create_future()
-            lane = asyncio.get_running_loop().create_task(self._lane(grant.attempt, attempt))
+            lane = asyncio.get_running_loop().create_task(self._lane(grant.attempt, attempt, behind))
             self._lanes.add(lane)
             lane.add_done_callback(self._lanes.discard)
         for attempt in received.durable:
@@ -265,7 +269,9 @@ class Worker:
             del self._queued[attempt]
             turn.set_result(None)
 
-    async def _lane(self, identifier: int, attempt: Attempt) -> None:
+    async def _lane(self, identifier: int, attempt: Attempt, behind: int) -> None:
+        for _ in range(behind // _ABREAST):
+            await _next_round()
         if (turn := self._queued.get(identifier)) is not None:
             await turn
             self._state.end_wait(identifier, self._clock.monotonic())
@@ -308,6 +314,12 @@ class Worker:
         self._cancel_all("the worker stops")
         if self._lanes:
             await asyncio.wait(self._lanes)
+
+
+@types.coroutine
+def _next_round() -> Generator[None]:
+    """Let all that is ready have its turn."""
+    yield
 
 
 def _forget(call: asyncio.Future[ExchangeReply]) -> None:
