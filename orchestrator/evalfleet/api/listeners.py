@@ -8,6 +8,7 @@ from typing import Any
 
 from evalfleet.model.report import RunProgress
 from evalfleet.model.sandbox import DefaultBackend
+from evalfleet.reports.cost_estimate import CostEstimate
 from evalfleet.store.planned import UnfinishedRun
 
 #: Seconds for which an observer may take over one call.
@@ -32,7 +33,8 @@ class Listeners:
 
     `progress` gets the live counters about once a second, `created` the run's id as soon as it exists, `unfinished` a
     run of the same definitions that never ended, and answers whether to go on with it. `default_backend` is told
-    before there is a run which backend sandboxes have that name none, if there are any.
+    before there is a run which backend sandboxes have that name none, if there are any. `costly` is told what a run may
+    cost that has to be confirmed, and answers whether it may begin.
     """
 
     progress: Callable[[RunProgress], None] | None = None
@@ -40,6 +42,7 @@ class Listeners:
     unfinished: Callable[[UnfinishedRun], bool] | None = None
     observer: Observer | None = None
     default_backend: Callable[[DefaultBackend], None] | None = None
+    costly: Callable[[CostEstimate], bool] | None = None
 
 
 NOBODY = Listeners()

@@ -30,6 +30,7 @@ class SubmitOptions:
 
     `resume_unfinished` continues an unfinished run of the same digest; `idempotency_key` makes a repeated request
     return the run that the first one made. `keep_sandbox` says whose sandboxes stay when their attempt has ended.
+    `confirmed` begins a run whatever it may cost.
     `affected_by` names a run: only the evals of its failed and errored cases run, and nothing of them is carried; with
     `apart_from` all others do. `retry` reopens cases of these statuses of the run that `resume_unfinished` finds.
     """
@@ -45,6 +46,7 @@ class SubmitOptions:
     workers: int | None = None
     lanes: int | None = None
     idempotency_key: str | None = None
+    confirmed: bool = False
     affected_by: str | None = None
     apart_from: str | None = None
     keep_sandbox: KeepSandbox = KeepSandbox.NONE

@@ -9,6 +9,7 @@ from typing import Any
 
 from evalfleet.api.backends import backends_of
 from evalfleet.api.blueprint import RunBlueprint
+from evalfleet.api.confirming import known_costs
 from evalfleet.api.default_backend import default_backend
 from evalfleet.api.history import load_history, parts_to_record
 from evalfleet.api.judging import default_judge
@@ -29,8 +30,6 @@ from evalfleet.plugins import adapter_factories, sandbox_factories
 from evalfleet.ports import shows_calls
 from evalfleet.processes import SystemSpawner
 from evalfleet.settings import Settings, own_environment
-from evalfleet.store.connection import connect
-from evalfleet.store.past_costs import past_costs
 from evalfleet.store.planned import NewRun, PlannedDataset, PlannedSuite, Presettled
 
 
@@ -140,9 +139,7 @@ async def plan(experiment: Path, prefixes: Sequence[str] = (), options: PlanOpti
     session = await Session.open()
     try:
         history = await load_history(session.url, planned)
-        arms = [(arm.name, arm.settings.model) for arm in planned.arms]
-        async with await connect(session.url, autocommit=True) as connection:
-            costs = await past_costs(connection, str(planned.project), arms)
+        costs = await known_costs(session, planned)
         carries = chosen.reuse or planned.experiment.reuse == "settled"
         return Preview(plan=planned, history=history, carries=carries, costs=costs)
     finally:

@@ -12,6 +12,7 @@ from typing import Any, cast
 from evalfleet.api.affected import singled_out
 from evalfleet.api.backends import check_backends
 from evalfleet.api.blueprint import RunBlueprint
+from evalfleet.api.confirming import confirm_cost
 from evalfleet.api.handle import RunHandle
 from evalfleet.api.history import load_history
 from evalfleet.api.listeners import NOBODY, Listeners
@@ -183,6 +184,8 @@ async def _begin(session: Session, work: _Work, options: SubmitOptions, kind: Ru
     plan, random = work.plan, SystemRandom()
     reuse = (options.reuse or plan.experiment.reuse == "settled") and not work.request.only
     history = await load_history(session.url, plan) if reuse and kind is RunKind.SWEEP else NoHistory()
+    if kind is RunKind.SWEEP and not options.confirmed:
+        await confirm_cost(session, plan, history, work.listeners.costly)
     planned = new_run(plan, work.request, run_id_from(random.bits(50)), kind, history)
     planned = replace(planned, idempotency_key=options.idempotency_key)
     blueprint, on_progress = _blueprint(session, work, planned.id), work.listeners.progress

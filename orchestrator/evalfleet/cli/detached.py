@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evalfleet import processes
+from evalfleet.api.confirming import confirm
 from evalfleet.api.options import PlanOptions, SubmitOptions
 from evalfleet.cli.application import Application
+from evalfleet.cli.costly import cost_choice
 from evalfleet.clock import SystemClock
 from evalfleet.errors import InfrastructureError
 from evalfleet.reports.exit_code import ExitCode
@@ -28,9 +30,13 @@ async def submit_detached(
     Raises InfrastructureError with the end of that process's log when it ends before its run begins.
     """
     narrowed = PlanOptions(overrides=chosen.overrides, arms=chosen.arms, allow_empty=chosen.allow_empty)
-    await application.api.plan(experiment, prefixes, narrowed)
+    preview = await application.api.plan(experiment, prefixes, narrowed)
+    if not chosen.confirmed:
+        confirm(preview.plan, preview.actions(), preview.costs, cost_choice(application))
     log = _new_log(Settings.from_environment().state_dir / "logs")
     arguments = [argument for argument in application.arguments if argument != "--detach"]
+    if not chosen.confirmed:
+        arguments.append("--yes")  # nobody sits at the terminal of the process that goes on
     pid = processes.start_daemon([sys.executable, "-m", "evalfleet.cli.main", *arguments], env=None, log=log)
     run = await _run_id(pid, log)
     application.note(f"{RUN_LINE}{run}")

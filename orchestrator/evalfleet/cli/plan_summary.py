@@ -11,7 +11,8 @@ from evalfleet.api.preview import Preview
 from evalfleet.planning.plan import Plan
 from evalfleet.planning.reuse import Action, ActionKind
 from evalfleet.reports.backend_lines import default_backend_line
-from evalfleet.reports.figures import count, counted, money
+from evalfleet.reports.cost_estimate import CostEstimate, estimate_line, estimated
+from evalfleet.reports.figures import count, counted
 from evalfleet.reports.judge_lines import judge_line
 from evalfleet.reports.tables import columns
 from evalfleet.reports.visible import visible_line
@@ -36,6 +37,11 @@ class ActionCounts:
             counts.reasons[action.case.arm, action.kind, action.reason] += 1
         return counts
 
+    def estimate(self, preview: Preview) -> CostEstimate:
+        """What the cases that run may cost."""
+        running = {arm.name: self.kinds[arm.name, ActionKind.RUN] for arm in preview.plan.arms}
+        return estimated(running, preview.costs)
+
 
 def plan_lines(preview: Preview, counts: ActionCounts) -> list[str]:
     """The plan for people."""
@@ -53,7 +59,7 @@ def plan_lines(preview: Preview, counts: ActionCounts) -> list[str]:
 
 def plan_value(preview: Preview, counts: ActionCounts) -> dict[str, Any]:
     """The plan for programs."""
-    plan = preview.plan
+    plan, estimate = preview.plan, counts.estimate(preview)
     return {
         "name": plan.experiment.name,
         "digest": plan.digest,
@@ -69,11 +75,18 @@ def plan_value(preview: Preview, counts: ActionCounts) -> dict[str, Any]:
                 "sandboxed": arm.sandboxed,
                 "never_carried_because": arm.agent.missing,
                 **{kind.value: counts.kinds[arm.name, kind] for kind in ActionKind},
-                "estimated_usd": _estimate(preview, counts, arm.name),
+                "estimated_usd": estimate.arms.get(arm.name, None if counts.kinds[arm.name, ActionKind.RUN] else 0.0),
                 "estimated_from": asdict(preview.costs[arm.name]) if arm.name in preview.costs else None,
             }
             for arm in plan.arms
         ],
+        "estimate": {
+            "usd": estimate.expected,
+            "low": estimate.low,
+            "high": estimate.high,
+            "judge_usd": estimate.judge,
+            "unknown": list(estimate.unknown),
+        },
         "reasons": [
             {"arm": arm, "action": kind.value, "reason": reason, "cases": cases}
             for (arm, kind, reason), cases in counts.reasons.most_common()
@@ -99,24 +112,9 @@ def action_value(action: Action) -> dict[str, Any]:
     }
 
 
-def _estimate(preview: Preview, counts: ActionCounts, arm: str) -> float | None:
-    """The US dollars of an arm's cases that run, each at the mean of its earlier attempts; None when not known."""
-    cases, past = counts.kinds[arm, ActionKind.RUN], preview.costs.get(arm)
-    if not cases:
-        return 0.0
-    return None if past is None else cases * past.mean
-
-
 def _cost(preview: Preview, counts: ActionCounts) -> list[str]:
     """What the cases that run will cost, as far as earlier runs can tell; nothing where none of them can."""
-    if not preview.costs:
-        return []
-    estimates = {arm.name: _estimate(preview, counts, arm.name) for arm in preview.plan.arms}
-    known = money(sum(usd for usd in estimates.values() if usd is not None))
-    unknown = [visible_line(arm) for arm, usd in estimates.items() if usd is None]
-    if not unknown:
-        return [f"estimated cost: {known}"]
-    return [f"estimated cost: at least {known} (no earlier attempt of {', '.join(unknown)} has a known cost)"]
+    return [visible_line(estimate_line(counts.estimate(preview)))] if preview.costs else []
 
 
 def _arm_rows(plan: Plan, counts: ActionCounts) -> list[tuple[str, ...]]:

@@ -206,7 +206,7 @@ class Budget(Strict):
 
     `stop: hard` never spends more; `soft` starts nothing more once it is spent. `attempt_usd` and `attempt_tokens` are
     kept for each attempt of an agent whose model calls can't be seen. `wall` is how old a run may get, in seconds,
-    before nothing more of it is started.
+    before nothing more of it is started. A run that may cost more than `confirm_usd` begins only when somebody said so.
     """
 
     usd: Amount | None = None
@@ -215,6 +215,7 @@ class Budget(Strict):
     stop: Literal["hard", "soft"] = "hard"
     attempt_usd: Amount | None = None
     attempt_tokens: Annotated[int, Field(ge=0)] | None = None
+    confirm_usd: Amount | None = None
     arms: Mapping[Name, ArmBudget] = {}
 
     @property

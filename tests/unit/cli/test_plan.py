@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,14 +88,15 @@ def test_what_is_wrong_with_the_experiment_is_a_line_each(shell: Shell, experime
     assert all(line.startswith(f"error: {experiment}:") for line in shell.err.splitlines())
 
 
-A, B = PastCost(run="7f3", mean=0.5, attempts=40), PastCost(run="7f3", mean=0.0, attempts=2)
+A = PastCost(run="7f3", mean=0.5, deviation=0.0, cases=40)
+B = PastCost(run="7f3", mean=0.0, deviation=None, cases=2)
 
 
 @pytest.mark.parametrize(
     ("costs", "said"),
     [
         ({}, None),
-        ({"a": A}, "estimated cost: at least $2.00 (no earlier attempt of b has a known cost)"),
+        ({"a": A}, "estimated cost: at least $2.00 (no earlier case of b has a known cost)"),
         ({"a": A, "b": B}, "estimated cost: $2.00"),
         ({"a": B, "b": B}, "estimated cost: $0.00"),
     ],
@@ -107,6 +109,4 @@ def test_what_running_may_cost(shell: Shell, experiment: str, costs: dict[str, P
     first = shell.values[0]["arms"][0]
     known = costs.get("a")
     assert first["estimated_usd"] == (None if known is None else 4 * known.mean)
-    assert first["estimated_from"] == (
-        None if known is None else {"run": "7f3", "mean": known.mean, "attempts": known.attempts}
-    )
+    assert first["estimated_from"] == (None if known is None else asdict(known))

@@ -12,6 +12,7 @@ from evalfleet.api.listeners import Listeners
 from evalfleet.api.options import SubmitOptions
 from evalfleet.cli import options
 from evalfleet.cli.application import Application, pass_application
+from evalfleet.cli.costly import cost_choice
 from evalfleet.cli.detached import submit_detached
 from evalfleet.cli.outcome import conclude, telling_how_to_resume
 from evalfleet.cli.progress import ProgressDisplay
@@ -45,6 +46,7 @@ from evalfleet.reports.exit_code import ExitCode
 @click.option("--then-suite", is_flag=True, help="With --affected-by: when all of those pass, run all others.")
 @click.option("--allow-empty", is_flag=True, help="A selection without cases is no error.")
 @click.option("--inline", is_flag=True, help="Run in this process, without Ray.")
+@click.option("--yes", "confirmed", is_flag=True, help="Begin whatever the run may cost: see budget.confirm_usd.")
 @click.option("--idempotency-key", metavar="KEY", help="A repeated request with this key returns the first one's run.")
 @options.address_option
 @options.workers_option
@@ -108,6 +110,7 @@ async def _run(
             unfinished=unfinished,
             observer=application.observer(),
             default_backend=lambda default: unfinished.lines.append(default_backend_line(default)),
+            costly=cost_choice(application),
         )
         run = await application.api.submit(experiment, prefixes, chosen, listeners)
     async with run:
