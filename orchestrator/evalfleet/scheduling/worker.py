@@ -83,7 +83,7 @@ class WorkerTimes:
 
     hold: float = 5.0
     flush: float = 0.05
-    flush_share: float = 0.01
+    flush_share: float = 0.005
     busy: float = 0.1
     look: float = 1.0
     retry: float = 0.2

@@ -193,3 +193,38 @@ def test_a_silent_coordinator_holds_new_sends_back_and_an_answer_lets_them_go() 
 
     times = WorkerTimes(hold=60.0, flush=0.0, busy=60.0, look=0.05, lease_ttl=4.0)
     assert played(2, play, times) is WorkerEnd.STOPPED
+
+
+def test_the_first_of_many_attempts_is_at_work_before_the_last_begins() -> None:
+    """Each has some steps to take before it waits for its agent; in lockstep none would be there before all are."""
+    log: list[tuple[str, int]] = []
+
+    class Stepping(Attempt):
+        def __init__(self, grant: Grant, ended: asyncio.Event, told: asyncio.Queue[bool]) -> None:
+            super().__init__(grant, ended, told)
+            self._number = grant.attempt
+
+        async def run(self) -> SealedAttempt:
+            log.append(("begins", self._number))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            log.append(("at work", self._number))
+            return await super().run()
+
+    class Steps(Desk):
+        def begin(self, grant: Grant) -> Attempt:
+            return Stepping(grant, self.ended[grant.attempt], self.holds)
+
+    async def run() -> None:
+        desk = Steps()
+        playing = asyncio.create_task(Worker("w", 100, desk.exchange, desk.begin, SystemClock(), PATIENT).run())
+        _, reply = await desk.calls.get()
+        reply.set_result(ExchangeReply(1, grants=grants(*range(1, 101))))
+        desk.end(*range(1, 101))
+        _, reply = await desk.calls.get()
+        reply.set_result(STOP)
+        await playing
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+    assert [number for what, number in log if what == "at work"] == list(range(1, 101))
+    assert log.index(("at work", 1)) < log.index(("begins", 40)), "a few at a time"
