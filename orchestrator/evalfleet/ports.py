@@ -240,6 +240,7 @@ class ModelDesk:
     calls: ModelCalls
     note: Callable[[str], None]
     fail: Callable[[AttemptFailure], object]
+    clock: Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

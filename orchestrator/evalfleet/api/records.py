@@ -7,6 +7,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from evalfleet.api.handle import RunHandle
+from evalfleet.api.holders import seen_from_here
 from evalfleet.api.options import DeleteOptions
 from evalfleet.api.session import Session
 from evalfleet.clock import SystemClock
@@ -39,7 +40,7 @@ async def runs(*, every_kind: bool = False, limit: int | None = None) -> Sequenc
     """Runs, newest first; those of `try` only with `every_kind`."""
     session = await Session.open()
     try:
-        return await session.reader.runs(limit or 50, tries=every_kind)
+        return [seen_from_here(info) for info in await session.reader.runs(limit or 50, tries=every_kind)]
     finally:
         await session.close()
 
@@ -51,7 +52,7 @@ async def watch(run: str) -> AsyncIterator[RunProgress]:
         async for info, progress in session.reader.watch(run):
             if progress is not None:
                 yield progress
-            if info.interrupted:
+            if seen_from_here(info).interrupted:
                 return
     finally:
         await session.close()

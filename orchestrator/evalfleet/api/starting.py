@@ -125,7 +125,8 @@ async def resume(run: str, options: ResumeOptions | None = None, listeners: List
         place = _place(chosen, session.settings)
         async with reaching(place, session.settings) as venue:
             request = Request.from_json(info.lock["request"], chosen.project)
-            again = replace(request, overrides={**request.overrides, **chosen.overrides})
+            said = {**request.overrides, **await lifecycle.edited(session.url, info.id)}
+            again = replace(request, overrides={**said, **chosen.overrides})
             plan = await plan_request(again, place.address, info.lock)
             _check_unchanged(info, plan)
             _tell_default(listeners, plan)
@@ -133,7 +134,7 @@ async def resume(run: str, options: ResumeOptions | None = None, listeners: List
                 await judge_suites(session, plan, info.id)
                 return RunHandle(session, info.id)
             await _reopen(session, info, chosen.retry)
-            await _note_edits(session, info, request.overrides, chosen.overrides)
+            await _note_edits(session, info, said, chosen.overrides)
             work = _Work(plan, request, place, venue, listeners, chosen.keep_sandbox)
             await _go_on(session, work, info, steal=chosen.steal)
     except BaseException:

@@ -67,7 +67,9 @@ def _model(state: AttemptState) -> dict[str, App]:
     adapter, make = state.job.adapter, state.services.model_app
     if make is None or not isinstance(adapter, AsksByGateway):
         return {}
-    desk = ModelDesk(secrets=state.secrets, calls=state.calls, note=state.note, fail=state.fail)
+    desk = ModelDesk(
+        secrets=state.secrets, calls=state.calls, note=state.note, fail=state.fail, clock=state.services.clock
+    )
     return {model_prefix(state.job.arm.name): make(adapter.upstream, desk)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from functools import cache
 from typing import Any
 
@@ -25,6 +25,7 @@ from evalfleet.gateway.model_request import (
     read_request,
 )
 from evalfleet.gateway.model_usage import Meter
+from evalfleet.grading.judge_wire import wait_asked
 from evalfleet.model.model_call import Account, CallEnd, CallFate, ModelCall
 from evalfleet.model.model_route import ModelUpstream
 from evalfleet.ports import AdmittedCall, ModelDesk
@@ -65,7 +66,7 @@ class ModelRoute:
         """Send the request on, and its answer back as it comes. Raises Refused while nothing has gone back."""
         headers = headers_on(request.headers.items(), self._upstream, self._key())
         admitted = await self._admitted(asked)
-        answer = _Answer(send)
+        answer = _Answer(send, self._desk.clock.wall)
         try:
             async with _exchange(asked, headers) as response:
                 await answer.relay(response)
@@ -101,8 +102,9 @@ class ModelRoute:
 class _Answer:
     """An answer on its way back: as far as it has come, and what it said of its usage."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, now: Callable[[], float]) -> None:
         self.status: int | None = None
+        self._now = now
         self._send = send
         self._retry_after: float | None = None
         self._meter: Meter | None = None
@@ -110,8 +112,7 @@ class _Answer:
 
     async def relay(self, response: httpx.Response) -> None:
         self.status = response.status_code
-        with contextlib.suppress(ValueError):
-            self._retry_after = max(0.0, float(response.headers.get("retry-after", "")))
+        self._retry_after = wait_asked(response.headers.get("retry-after", ""), self._now())
         meter = self._meter = Meter(response.headers.get("content-type", "").startswith("text/event-stream"))
         headers = [
             (k.encode("latin-1"), v.encode("latin-1")) for k, v in headers_back(response.headers.items()).items()

@@ -22,6 +22,11 @@ INSERT INTO edits (run_key, field, before, after, author, reason)
 SELECT run_key, %(name)s, %(before)s, %(after)s, %(who)s, %(why)s FROM runs WHERE id = %(run)s
 """
 
+_EDITED = b"""
+SELECT DISTINCT ON (field) field, after FROM edits e JOIN runs r USING (run_key)
+WHERE r.id = %s AND after IS NOT NULL ORDER BY field, edit_key DESC
+"""
+
 #: Which settlements `resume --retry` may reopen.
 RETRYABLE = (CaseStatus.ERRORED, CaseStatus.FAILED, CaseStatus.BLOCKED)
 
@@ -155,6 +160,13 @@ async def note_edits(url: str, run: str, edits: Mapping[str, tuple[str | None, s
         for name, (before, after) in edits.items():
             given = {"run": run, "name": name, "before": before, "after": after, "who": who, "why": why}
             await connection.execute(_EDIT, given)
+
+
+async def edited(url: str, run: str) -> dict[str, str]:
+    """What was last said of each field that a person changed of a run after it was planned."""
+    async with await connect(url, autocommit=True) as connection:
+        rows = await (await connection.execute(_EDITED, (run,))).fetchall()
+        return {str(name): str(after) for name, after in rows}
 
 
 async def delete_run(

@@ -92,6 +92,10 @@ def test_a_killed_run_goes_on_with_the_next_number(
         process.send_signal(signal.SIGKILL)
         process.communicate()
     run = told[0]["run"]
+    listed = {value["id"]: value for value in orchestrate("runs", "--json").values}
+    assert (listed[run]["status"], listed[run]["interrupted"]) == ("running", True), (
+        "at once, not when its beat is stale"
+    )
     resumed = orchestrate("resume", run, "--inline", "--steal", "--json", cwd=project)
     assert resumed.code == 0, resumed.err
     *after, summary = resumed.values

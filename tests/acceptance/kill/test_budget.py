@@ -179,6 +179,9 @@ async def test_tokens_and_arms_have_budgets_of_their_own(tmp_path: Path, databas
         assert "budget.arms.a.usd of 0.2: " in again.value["run"]["stop_reason"]
         assert provider.usd["a"] <= 0.2
         assert again.value["arms"][1]["classes"]["passed"] == 30
+        plain = await Command.started(surroundings, folder, "resume", run, "--inline", "--json")
+        assert await plain.ended(60) == ExitCode.LIMITED, plain.said
+        assert "budget.arms.a.usd of 0.2: " in plain.value["run"]["stop_reason"], "what was set is remembered"
 
 
 async def test_a_soft_budget_lets_what_is_under_way_finish(tmp_path: Path, database: str) -> None:

@@ -7,12 +7,14 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from typing import Any
 
 import httpx
 import pytest
 
 from evalfleet.api.gateways import model_app
+from evalfleet.clock import SystemClock
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.gateway import model_route
 from evalfleet.gateway.listener import GatewayRoom
@@ -82,7 +84,11 @@ async def way(
         base = url or (model.url if dialect is Dialect.MESSAGES else model.base_url)
         upstream = ModelUpstream(dialect=dialect, provider="cli", base_url=base, key=key, models=("m", "other"))
         desk = ModelDesk(
-            secrets=FakeSecrets({"ARM_KEY": KEY}), calls=told, note=told.notes.append, fail=told.failures.append
+            secrets=FakeSecrets({"ARM_KEY": KEY}),
+            calls=told,
+            note=told.notes.append,
+            fail=told.failures.append,
+            clock=SystemClock(),
         )
         routes = {"/model/a b": model_app(upstream, desk)}
         gateway = await GatewayRoom(SystemRandom()).open(Host(), (), routes)
@@ -160,6 +166,17 @@ async def test_what_the_provider_refuses_is_passed_on(status: int, fate: CallFat
     assert answer.json() == {"error": {"message": "no"}}
     [end] = on.told.ends
     assert (end.fate, end.retry_after) == (fate, 7.0 if fate is CallFate.THROTTLED else None)
+
+
+async def test_a_date_to_come_again_at_is_read_as_the_seconds_until_then() -> None:
+    later = formatdate(SystemClock().wall() + 90, usegmt=True)
+    refusal = json_reply({"error": {"message": "no"}}, 429)
+    refusal = Reply(status=429, headers={**refusal.headers, "retry-after": later}, body=refusal.body)
+    async with way(Dialect.MESSAGES, refusal) as on:
+        answer = await on.ask("messages")
+    assert answer.headers["retry-after"] == later
+    [end] = on.told.ends
+    assert end.retry_after is not None and 80 < end.retry_after <= 90
 
 
 async def test_a_call_that_may_not_be_made_now_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
