@@ -16,6 +16,8 @@ from evalfleet.scheduling.worker import Exchange, Worker
 
 #: Bytes that an attempt in a process of its own may allocate.
 ALONE = 2 << 30
+#: Seconds after the grace of its last spans in which a worker has written them, or gives up.
+SPANS_WRITTEN_WITHIN = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,12 @@ class WorkerBlueprint:
     """A run as its workers see it."""
 
     run: RunBlueprint
+
+    @property
+    def farewell(self) -> float:
+        """Spans that wait to be written are worth some seconds."""
+        telemetry = self.run.experiment.telemetry
+        return telemetry.grace + SPANS_WRITTEN_WITHIN if telemetry.receive else 0.0
 
     async def worker(
         self, run_key: int, name: str, lanes: int, exchange: Exchange, rationing: Rationing

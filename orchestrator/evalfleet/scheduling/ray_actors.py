@@ -69,7 +69,14 @@ class CoordinatorMaker(Protocol):
 
 
 class WorkerMaker(Protocol):
-    """What a worker's actor is built from; `run_key` is known once the run was claimed."""
+    """What a worker's actor is built from; `run_key` is known once the run was claimed.
+
+    `farewell` are the seconds that a worker may take at the end of the run for what no verdict waits for; with 0 it is
+    ended at once.
+    """
+
+    @property
+    def farewell(self) -> float: ...
 
     async def worker(
         self,

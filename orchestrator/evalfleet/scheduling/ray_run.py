@@ -86,10 +86,13 @@ class RayRun:
     async def _work(self, on_progress: Callable[[RunProgress], None] | None) -> RunEnd:
         self._heard_at = _now()
         try:
-            return await self._supervise(on_progress)
+            end = await self._supervise(on_progress)
         except asyncio.CancelledError as cancelled:
             await self._drain(*drained_for(cancelled), on_progress)
+            await self._hear_out()
             raise
+        await self._hear_out()
+        return end
 
     async def _supervise(self, on_progress: Callable[[RunProgress], None] | None) -> RunEnd:
         ended = asyncio.ensure_future(self._ended())
@@ -198,6 +201,11 @@ class RayRun:
                 await self._coordinator.stop.remote(RunStatus.CANCELLED, reason, cancel)
             await asyncio.wait({ended}, timeout=BEAT)
         await self._ping(on_progress)
+
+    async def _hear_out(self) -> None:
+        """The run is over, and its workers are told so: wait for those that have something to put away."""
+        if self._worker_maker.farewell and self._running:
+            await asyncio.wait(self._running, timeout=self._worker_maker.farewell)
 
     def _dismiss(self) -> None:
         for running in self._running:

@@ -50,8 +50,8 @@ async def test_two_runs_share_a_rate_and_outlive_their_governor(
             experiment = project(tmp_path / asker, model.url, CASES, RATE, asker)
             experiment.write_text(experiment.read_text().replace(", api_key_env: RATED_KEY", ""))
             runs.append(await Command.started(surroundings, experiment.parent, "submit", experiment.name, *on))
-        ours, theirs = await shares(model, runs, 50)
-        assert abs(ours - theirs) <= 5, "not within 10 %"
+        ours, theirs = await shares(model, runs, 80)
+        assert abs(ours - theirs) <= 8, "not within 10 %"
         (governor,) = governors(joined_ray)
         governor.kill()
         assert [await run.ended(120) for run in runs] == [0, 0]
