@@ -1,6 +1,7 @@
 """2,000 schedules of crashes, pauses, lost, repeated and late messages, outages and lost commits.
 
-One seed again: `pytest tests/simulation -k clean --seed 1234`.
+`make test` takes the first 1,200 of them, `make soak` the others. One seed again: `pytest tests/simulation -k clean
+--seed 1234`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from tests.simulation.world import World
 
 SEEDS = 2000
 CHUNK = 100
+#: From this seed on they are left to `make soak`.
+LATER = 1200
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize(
+    "first", [pytest.param(n, marks=pytest.mark.soak if n >= LATER else ()) for n in range(0, SEEDS, CHUNK)]
+)
 def test_clean(first: int, request: pytest.FixtureRequest) -> None:
     """No case settles twice or is lost, no lease overlaps its holder, limits and costs hold, the run ends."""
     one = request.config.getoption("--seed")
