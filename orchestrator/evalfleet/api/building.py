@@ -99,11 +99,25 @@ class Workshop:
         return problems
 
 
-async def open_spans(blueprint: RunBlueprint, *, port: bool = True) -> SpanOutlets | None:
-    """Where the run's agents send spans, None in a run that takes none; with its own `port`, if it names one.
+async def open_workshop(
+    blueprint: RunBlueprint, governor: LocalGovernor | None = None, *, port: bool = True
+) -> Workshop:
+    """Everything that executes attempts of the run in this process, their model calls admitted by `governor`.
 
-    Raises ConfigurationError when that is taken.
+    With `port` the run's own port for spans is listened at, if it names one. Raises DefinitionError or
+    ConfigurationError when an arm can't be built here, or that port is taken.
     """
+    spans = await _open_spans(blueprint, port=port)
+    try:
+        return _build_workshop(blueprint, governor, spans)
+    except BaseException:
+        if spans is not None:
+            await spans.close()
+        raise
+
+
+async def _open_spans(blueprint: RunBlueprint, *, port: bool) -> SpanOutlets | None:
+    """Where the run's agents send spans, None in a run that takes none."""
     telemetry, redact = blueprint.experiment.telemetry, blueprint.experiment.redact
     if not telemetry.receive:
         return None
@@ -114,13 +128,7 @@ async def open_spans(blueprint: RunBlueprint, *, port: bool = True) -> SpanOutle
     return await module.open_intake(run, blueprint.database_url, SystemClock(), SystemRandom())
 
 
-def build_workshop(
-    blueprint: RunBlueprint, governor: LocalGovernor | None = None, spans: SpanOutlets | None = None
-) -> Workshop:
-    """Everything that executes attempts of the run in this process, their model calls admitted by `governor`.
-
-    The workshop closes `spans`. Raises DefinitionError or ConfigurationError when an arm can't be built here.
-    """
+def _build_workshop(blueprint: RunBlueprint, governor: LocalGovernor | None, spans: SpanOutlets | None) -> Workshop:
     project = Path(blueprint.project)
     make_importable(project)
     factories = adapter_factories()
@@ -220,9 +228,7 @@ def build_grader(blueprint: RunBlueprint, definitions: Mapping[str, EvalDefiniti
     hidden = _hidden(blueprint.snapshot, loaded.experiment.redact)
     ledger = sandbox_rows()(blueprint.database_url, socket.gethostname(), os.getpid())
     services = replace(_services(blueprint, loaded, arms, SystemClock()), hidden=hidden, sandbox_ledger=ledger)
-    secrets = KnownSecrets(EnvironmentSecrets(), hidden)
-    git = git_tool(Path(blueprint.state_dir), spawner)
-    executor = Executor(settings, replace(services, secrets=secrets, git=git))
+    executor = Executor(settings, replace(services, git=git_tool(Path(blueprint.state_dir), spawner)))
     return Grader(executor, spawner, backends, ledger)
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from evalfleet.api.blueprint import RunBlueprint
 from evalfleet.api.budgets import attempt_purse
-from evalfleet.api.building import build_workshop, open_spans
+from evalfleet.api.building import open_workshop
 from evalfleet.api.hidden_output import hide_in_output
 from evalfleet.api.lanes import LaneAttempt, begun_file
 from evalfleet.processes import limit_memory
@@ -26,7 +26,7 @@ async def run(result: Path, job: bytes) -> None:
     blueprint, grant = msgspec.msgpack.decode(job, type=tuple[RunBlueprint, Grant])
     if blueprint.memory is not None:
         limit_memory(blueprint.memory)
-    workshop = build_workshop(blueprint, spans=await open_spans(blueprint, port=False))
+    workshop = await open_workshop(blueprint, port=False)
     hide_in_output(workshop.secrets)
     begun_file(result).touch()
     lane = LaneAttempt(

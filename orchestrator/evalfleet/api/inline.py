@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from evalfleet.api.blueprint import RunBlueprint
-from evalfleet.api.building import INLINE, build_worker, build_workshop, open_spans
+from evalfleet.api.building import INLINE, build_worker, open_workshop
 from evalfleet.api.coordination import coordinator_blueprint
 from evalfleet.api.governing import local_governor
 from evalfleet.clock import SystemClock
@@ -51,8 +51,7 @@ async def run_inline(
         )
         blueprint = replace(blueprint, run_key=run_key)
         clock = SystemClock()
-        spans = await open_spans(blueprint)
-        workshop = build_workshop(blueprint, local_governor(blueprint, INLINE, OwnRationing(clock), clock), spans)
+        workshop = await open_workshop(blueprint, local_governor(blueprint, INLINE, OwnRationing(clock), clock))
         try:
             count = lanes or blueprint.experiment.limits.concurrency
             worker = build_worker(blueprint, workshop, INLINE, count, coordinator.exchange)

@@ -7,10 +7,8 @@ asked for patience, and what is still in it when the worker ends is lost and sai
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import sys
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -52,22 +50,18 @@ class SpanRun:
     hidden: Redactor
 
 
+@dataclass(frozen=True, slots=True)
 class _Outlet:
     """One attempt's receiver. `base` is where it is found on this machine's loopback."""
 
-    def __init__(self, spans: AttemptSpans, base: str, parent: str, about: Mapping[str, str]) -> None:
-        self.spans = spans
-        self.routes: Routes = {TRACES: spans}
-        self.traceparent = parent
-        self._base = base
-        self._about = about
-        self.on_end: Callable[[], object] = spans.end
+    routes: Routes
+    traceparent: str
+    base: str
+    about: Mapping[str, str]
+    end: Callable[[], None]
 
     def environment(self, base: str | None = None) -> Mapping[str, str]:
-        return otel_environment(base or self._base, self.traceparent, self._about)
-
-    def end(self) -> None:
-        self.on_end()
+        return otel_environment(base or self.base, self.traceparent, self.about)
 
 
 class SpanIntake:
@@ -80,11 +74,13 @@ class SpanIntake:
         self._inbox = Inbox()
         self._hides: dict[int, Callable[[], Redactor]] = {}
         self._over: list[int] = []
-        self._waiting: deque[SpanBatch] = deque()
+        self._taken: list[Arrived] = []
+        self._waiting: list[SpanBatch] = []
         self._number = 0
         self._opened = AsyncExitStack()
         self._loopback = LoopbackGateway(random)
-        self._writing: asyncio.Task[None] | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._writing: asyncio.Future[None] | None = None
         self._counted = SpanCounts()
         self._grace_until = 0.0
 
@@ -102,12 +98,13 @@ class SpanIntake:
             self._opened.callback(listener.close)
             server = await serve(listener, PortSpans(self._inbox, self._run.id, self._run.key))
             self._opened.push_async_callback(server.shutdown, [listener])
-        self._writing = asyncio.create_task(self._write_all())
+        self._pump = asyncio.create_task(self._write_all())
 
     async def open(self, job: AttemptJob, redactor: Callable[[], Redactor]) -> SpanOutlet:
         """See `SpanOutlets.open`."""
         spans = AttemptSpans(self._inbox, job.attempt)
-        serving = self._loopback.serving({TRACES: spans})
+        routes: Routes = {TRACES: spans}
+        serving = self._loopback.serving(routes)
         base = serving.__enter__()
         self._hides[job.attempt] = redactor
         case = job.case
@@ -118,8 +115,6 @@ class SpanIntake:
             "evalfleet.arm": case.arm,
             "evalfleet.repetition": str(case.repetition),
         }
-        parent = traceparent(trace_id(job.run, self._run.key, job.attempt))
-        outlet = _Outlet(spans, base, parent, about)
 
         def over() -> None:
             spans.end()
@@ -131,25 +126,26 @@ class SpanIntake:
             self._grace_until = max(self._grace_until, self._clock.monotonic() + grace)
             asyncio.get_running_loop().call_later(grace, over)
 
-        outlet.on_end = end
-        return outlet
+        parent = traceparent(trace_id(job.run, self._run.key, job.attempt))
+        return _Outlet(routes, parent, base, about, end)
 
     async def close(self) -> None:
         """Wait for the grace of the last attempts, take nothing more, and write what came, as long as that may take."""
         if self._used:
             await self._clock.sleep(max(0.0, self._grace_until - self._clock.monotonic()))
         await self._opened.aclose()
-        if self._writing is not None:
-            self._writing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._writing
+        if self._pump is not None:
+            self._pump.cancel()
         try:
             async with asyncio.timeout(_FAREWELL):
-                while self._inbox.occupied or self._waiting or self._counts() != self._counted:
+                if self._writing is not None:
+                    await asyncio.wait({self._writing})
+                    self._writing.exception()  # what it did not write is written now
+                while self._taken or self._inbox.occupied or self._waiting or self._counts() != self._counted:
                     await self._write()
         except (StoreError, TimeoutError) as error:
-            lost = sum(batch.spans for batch in self._waiting)
-            lost += sum(each.delivery.count for each in self._inbox.take(1 << 30))
+            left = [*self._taken, *self._inbox.take(1 << 30)]
+            lost = sum(batch.spans for batch in self._waiting) + sum(each.delivery.count for each in left)
             sys.stderr.write(f"{lost} spans are lost, since they could not be written: {error or 'it took too long'}\n")
         self._inbox.close()
         await self._store.close()
@@ -163,21 +159,24 @@ class SpanIntake:
         while True:
             await self._inbox.arrived()
             await self._clock.sleep(_GATHERING)
+            self._writing = asyncio.ensure_future(self._write())
             try:
-                await self._write()
+                await asyncio.shield(self._writing)  # who ends the pump lets a write come to its end
             except StoreError:
                 await self._clock.sleep(_PAUSE)  # meanwhile the inbox fills, and senders are asked for patience
 
     async def _write(self) -> None:
         """Write what waits. Raises StoreError; then it waits still."""
         if not self._waiting:
-            taken = self._inbox.take()
-            hides = {each.attempt: self._redactor(each.attempt) for each in taken}
-            self._waiting += await asyncio.to_thread(self._batches, taken, hides)
+            self._taken = self._taken or self._inbox.take()
+            hides = {each.attempt: self._redactor(each.attempt) for each in self._taken}
+            self._waiting, unreadable = await asyncio.to_thread(self._batches, self._taken, hides)
+            self._taken = []
+            self._inbox.counters.dropped[Cause.BAD_BODY] += unreadable
         counts = self._counts()
         if not await self._store.write(tuple(self._waiting), counts):
             self._inbox.counters.dropped[Cause.RUN_GONE] += sum(batch.spans for batch in self._waiting)
-        self._waiting.clear()
+        self._waiting = []
         self._counted = counts
         if not self._inbox.occupied:
             while self._over:
@@ -187,14 +186,20 @@ class SpanIntake:
         hide = self._hides.get(attempt)
         return self._run.hidden if hide is None else hide()
 
-    def _batches(self, taken: Sequence[Arrived], hides: Mapping[int, Redactor]) -> list[SpanBatch]:
+    def _batches(self, taken: Sequence[Arrived], hides: Mapping[int, Redactor]) -> tuple[list[SpanBatch], int]:
+        """The batches, and the number of spans that can't be rid of secrets."""
         found: list[SpanBatch] = []
+        unreadable = 0
         for each in taken:
-            delivery = without_secrets(each.delivery, hides[each.attempt])
+            try:
+                delivery = without_secrets(each.delivery, hides[each.attempt])
+            except (ValueError, RecursionError):  # what nobody reads may be nested deeper than we go
+                unreadable += each.delivery.count
+                continue
             self._number += 1
             encoding = _ENCODINGS.index(delivery.encoding)
             found.append(SpanBatch(each.attempt, self._number, delivery.count, encoding, delivery.body))
-        return found
+        return found, unreadable
 
     def _counts(self) -> SpanCounts:
         counters = self._inbox.counters

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from evalfleet.api.blueprint import RunBlueprint
-from evalfleet.api.building import build_worker, build_workshop, open_spans
+from evalfleet.api.building import build_worker, open_workshop
 from evalfleet.api.governing import local_governor
 from evalfleet.api.hidden_output import hide_in_output
 from evalfleet.clock import SystemClock
@@ -42,8 +42,7 @@ class WorkerBlueprint:
         memory = worker_memory()
         blueprint = replace(self.run, run_key=run_key, memory=min(memory, ALONE))
         limit_memory(memory)
-        spans = await open_spans(blueprint)
-        workshop = build_workshop(blueprint, local_governor(blueprint, name, rationing, SystemClock()), spans)
+        workshop = await open_workshop(blueprint, local_governor(blueprint, name, rationing, SystemClock()))
         hide_in_output(workshop.secrets)
         try:
             await workshop.backends.check(blueprint.backends)

@@ -29,7 +29,9 @@ async def submit_detached(
 
     Raises InfrastructureError with the end of that process's log when it ends before its run begins.
     """
-    narrowed = PlanOptions(overrides=chosen.overrides, arms=chosen.arms, allow_empty=chosen.allow_empty)
+    narrowed = PlanOptions(
+        overrides=chosen.overrides, arms=chosen.arms, allow_empty=chosen.allow_empty, reuse=chosen.reuse
+    )
     preview = await application.api.plan(experiment, prefixes, narrowed)
     if not chosen.confirmed:
         confirm(preview.plan, preview.actions(), preview.costs, cost_choice(application))

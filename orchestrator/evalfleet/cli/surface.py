@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # what sweeps or reaps needs the database's driver, which no 
     from evalfleet.api.imported import ImportedRun
     from evalfleet.api.packs import ArmRates, LintedPack, Reapplied
     from evalfleet.api.reaping import SandboxListing
+    from evalfleet.store.spans import SpanCounts
     from evalfleet.store.sweep import Swept
 
 
@@ -78,6 +79,10 @@ class RunHandle(Protocol):
 
     async def waterfall(self, case: int, number: int | None = None) -> Waterfall:
         """The spans that the agent of an attempt sent."""
+        ...
+
+    async def span_counts(self) -> SpanCounts:
+        """What became of all spans that agents of the run sent."""
         ...
 
 

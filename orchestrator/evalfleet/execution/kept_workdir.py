@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
-import io
-import tarfile
 import tempfile
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -23,6 +21,7 @@ from evalfleet.execution.unrecorded import NotRecorded
 from evalfleet.model.record import KEPT_WORKDIR
 from evalfleet.redact import Redactor
 from evalfleet.sandbox_ports import Command, Sandbox
+from evalfleet.tarballs import tar_of
 
 #: Bytes that are kept of a workdir, as they are and packed: more would weigh on whatever reads the attempt.
 _LIMIT, _PACKED_LIMIT = 1 << 28, 1 << 24
@@ -48,6 +47,8 @@ async def kept_unless_decided(state: AttemptState, sandbox: Sandbox, beside: Map
         if (kept := state.job.recorded.attachments.get(KEPT_WORKDIR)) is None:
             raise NotRecorded
         await _put_back(sandbox, kept["tar"])
+        # it is where it belongs now; who sees it still here knows that its body did not ask for it
+        state.attachments = {name: value for name, value in state.attachments.items() if name != KEPT_WORKDIR}
         yield
         return
     folder = await asyncio.to_thread(_private_folder, state)
@@ -94,27 +95,16 @@ async def _keep(state: AttemptState, copy: Path, beside: Mapping[str, Any], faul
 
 def packed(folder: Path, redactor: Redactor) -> str:
     """What is in the folder as a compressed tar in base64. Blocking. Raises NotKept."""
-    stream, total = io.BytesIO(), 0
-    with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as tar:
-        for path in sorted(folder.rglob("*")):
-            info = tar.gettarinfo(path, arcname=path.relative_to(folder).as_posix())
-            info.uid = info.gid = 0
-            info.uname = info.gname = ""
-            total += info.size
-            if total > _LIMIT:
-                raise NotKept(f"it holds more than {_LIMIT >> 20} MiB")
-            if not (info.isreg() or info.islnk()):
-                tar.addfile(info)
-                continue
-            content = path.read_bytes()
-            if redactor and redactor.data(content) != content:
-                raise NotKept(f"{info.name} holds a secret, which nothing that is kept may show")
-            info.type, info.size = tarfile.REGTYPE, len(content)
-            tar.addfile(info, io.BytesIO(content))
-    packed = gzip.compress(stream.getvalue(), compresslevel=6, mtime=0)
-    if len(packed) > _PACKED_LIMIT:
-        raise NotKept(f"it takes {len(packed) >> 20} MiB packed, more than {_PACKED_LIMIT >> 20}")
-    return base64.b64encode(packed).decode("ascii")
+    files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
+    if sum(path.lstat().st_size for path in files.values()) > _LIMIT:
+        raise NotKept(f"it holds more than {_LIMIT >> 20} MiB")
+    for name, path in files.items() if redactor else ():
+        if path.is_file() and not path.is_symlink() and redactor.data(content := path.read_bytes()) != content:
+            raise NotKept(f"{name} holds a secret, which nothing that is kept may show")
+    compressed = gzip.compress(tar_of(files), compresslevel=6, mtime=0)
+    if len(compressed) > _PACKED_LIMIT:
+        raise NotKept(f"it takes {len(compressed) >> 20} MiB packed, more than {_PACKED_LIMIT >> 20}")
+    return base64.b64encode(compressed).decode("ascii")
 
 
 async def _put_back(sandbox: Sandbox, tar: str) -> None:

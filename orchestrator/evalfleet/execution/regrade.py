@@ -73,6 +73,9 @@ async def _on_kept_workdir(
     if found.summary.kind in _OF_THE_PLACE:
         reason = f"not judged on the kept workdir: {found.summary.code}: {found.summary.message}"
         return Regrading(evidence=recorded, basis=Basis.KEPT, reason=reason)
+    if KEPT_WORKDIR in found.attachments:
+        reason = "the eval is not what it was: it does not look at the workdir that the attempt kept"
+        return Regrading(evidence=recorded, basis=Basis.KEPT, reason=reason)
     return Regrading(evidence=_judged_again(recorded, found), basis=Basis.REPLAYED)
 
 

@@ -116,7 +116,8 @@ class AttemptState:
     async def open_outlet(self) -> None:
         """Have a place where the agent may send its spans, where the run takes any."""
         if self.services.spans is not None and self.job.recorded is None:
-            self.outlet = await self.services.spans.open(self.job, lambda: self.secrets.redactor)
+            secrets = self.secrets  # which is known for longer than the attempt
+            self.outlet = await self.services.spans.open(self.job, lambda: secrets.redactor)
 
     def end_outlet(self) -> None:
         if self.outlet is not None:

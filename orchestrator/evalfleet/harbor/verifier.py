@@ -8,8 +8,6 @@ user has its tests run as another.
 from __future__ import annotations
 
 import asyncio
-import io
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +16,7 @@ from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.harbor.reward import Reward, RewardFault, read_reward
 from evalfleet.harbor.task_folder import TEST_SCRIPT, Step
 from evalfleet.sandbox_ports import CommandResult
+from evalfleet.tarballs import tar_of
 
 if TYPE_CHECKING:
     from evalfleet.execution.context import T
@@ -142,21 +141,10 @@ class Verifier:
 
 
 def packed(folders: Sequence[Path]) -> bytes:
-    """The tar of the folders' content, each laid over those before it. Links stay links. Blocking."""
-    found = {path.relative_to(folder).as_posix(): path for folder in folders for path in sorted(folder.rglob("*"))}
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as tar:
-        for name, path in found.items():
-            info = tar.gettarinfo(path, arcname=name)
-            info.uid = info.gid = 0
-            info.uname = info.gname = ""
-            if info.isreg() or info.islnk():
-                content = path.read_bytes()
-                info.type, info.size = tarfile.REGTYPE, len(content)
-                tar.addfile(info, io.BytesIO(content))
-            elif info.isdir() or info.issym():
-                tar.addfile(info)
-    return stream.getvalue()
+    """The tar of the folders' content, each laid over those before it. Blocking."""
+    return tar_of(
+        {path.relative_to(folder).as_posix(): path for folder in folders for path in sorted(folder.rglob("*"))}
+    )
 
 
 def _script_of(folders: Sequence[Path]) -> bytes:

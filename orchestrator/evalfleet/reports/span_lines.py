@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evalfleet.model.span import SpanStatus
@@ -27,6 +27,18 @@ def span_lines(found: Waterfall) -> Iterator[str]:
         said = " · ".join(_remarks(row))
         line = f"  {_seconds(row.offset_ns):>10}  {_seconds(row.duration_ns):>10}  {name:<{_NAME_WIDTH}}  {said}"
         yield line.rstrip()
+
+
+def lost_lines(late: int, dropped: Mapping[str, int], refused: Mapping[str, int]) -> Iterator[str]:
+    """What of the whole run was sent and is not kept; nothing where all is. Numbers by cause."""
+    if lost := _by_cause({**dropped, "after their attempt": late}):
+        yield f"spans of the whole run that are not kept: {lost}"
+    if bodies := _by_cause(refused):
+        yield f"bodies of the whole run that were refused: {bodies}"
+
+
+def _by_cause(numbers: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {cause.replace('_', ' ')}" for cause, number in numbers.items() if number)
 
 
 def spans_value(found: Waterfall) -> dict[str, Any]:

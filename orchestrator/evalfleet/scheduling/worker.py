@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import types
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from evalfleet.model.model_call import AccountUse
 from evalfleet.model.money import Money
@@ -240,13 +240,12 @@ class Worker:
     def _take_in(self, seq: int, reply: ExchangeReply) -> None:
         received = self._state.receive(seq, reply, self._clock.monotonic())
         self._fill_lanes()
-        for behind, grant in enumerate(received.grants):
-            attempt = self._running[grant.attempt] = self._begin(grant)
+        for grant in received.grants:
+            self._running[grant.attempt] = self._begin(grant)
             if grant.attempt in self._state.parked:
                 self._queued[grant.attempt] = asyncio.get_running_loop().create_future()
-            lane = asyncio.get_running_loop().create_task(self._lane(grant.attempt, attempt, behind))
-            self._lanes.add(lane)
-            lane.add_done_callback(self._lanes.discard)
+        if received.grants:
+            self._spawn(self._begin_lanes([grant.attempt for grant in received.grants]))
         for attempt in received.durable:
             durable = self._durable[attempt]
             if not durable.done():
@@ -269,9 +268,18 @@ class Worker:
             del self._queued[attempt]
             turn.set_result(None)
 
-    async def _lane(self, identifier: int, attempt: Attempt, behind: int) -> None:
-        for _ in range(behind // _ABREAST):
-            await _next_round()
+    async def _begin_lanes(self, granted: Sequence[int]) -> None:
+        for place, attempt in enumerate(granted, 1):
+            self._spawn(self._lane(attempt, self._running[attempt]))
+            if place % _ABREAST == 0:
+                await _next_round()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._lanes.add(task)
+        task.add_done_callback(self._lanes.discard)
+
+    async def _lane(self, identifier: int, attempt: Attempt) -> None:
         if (turn := self._queued.get(identifier)) is not None:
             await turn
             self._state.end_wait(identifier, self._clock.monotonic())
@@ -312,7 +320,7 @@ class Worker:
 
     async def _close(self) -> None:
         self._cancel_all("the worker stops")
-        if self._lanes:
+        while self._lanes:  # those that have not begun are begun, and end as cancelled
             await asyncio.wait(self._lanes)
 
 

@@ -15,7 +15,8 @@ from typing import Any, cast
 import psycopg
 import zstandard
 
-from evalfleet.store.connection import Connection
+from evalfleet.errors import StoreError
+from evalfleet.store.connection import Connection, first_line
 from evalfleet.store.lifeline import Lifeline
 
 #: Seconds that one write waits for a store that is away; whoever writes tries again.
@@ -68,12 +69,12 @@ class SpanCounts:
 class SpanStore:
     """Writes the spans of one run that this process receives, over one connection, made when there are some.
 
-    `source` is a random number of this process.
+    `source` is a random number of this process. A write waits `patience` seconds for a store that is away.
     """
 
-    def __init__(self, url: str, run_key: int, source: int) -> None:
+    def __init__(self, url: str, run_key: int, source: int, patience: float = _PATIENCE) -> None:
         self._run_key, self._source = run_key, source
-        self._lifeline = Lifeline(url, _prepare, _PATIENCE)
+        self._lifeline = Lifeline(url, _prepare, patience)
         self._compressor = zstandard.ZstdCompressor(level=1)
 
     async def write(self, batches: Sequence[SpanBatch], counts: SpanCounts) -> bool:
@@ -100,6 +101,8 @@ class SpanStore:
             await self._lifeline.run(work)
         except psycopg.errors.ForeignKeyViolation:
             return False
+        except psycopg.Error as error:
+            raise StoreError(f"spans could not be written: {first_line(error)}") from error
         return True
 
     async def close(self) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from evalfleet.telemetry.bodies import Delivery
 from evalfleet.telemetry.inbox import Arrived, Inbox
 from evalfleet.telemetry.receiver import AttemptSpans
-from evalfleet.telemetry.rewriting import by_trace
+from evalfleet.telemetry.rewriting import by_attempt
 from evalfleet.telemetry.traces import owner_of
 
 
@@ -16,16 +17,14 @@ class PortSpans(AttemptSpans):
 
     def __init__(self, inbox: Inbox, run: str, run_key: int) -> None:
         super().__init__(inbox, 0)
+        self._most = math.inf
         self._run = run
         self._run_key = run_key
 
     def _sorted(self, delivery: Delivery) -> tuple[Sequence[Arrived], int]:
-        arrived: list[Arrived] = []
-        foreign = 0
-        for trace, part in by_trace(delivery).items():
-            owner = owner_of(trace)
-            if owner.run_key == self._run_key and owner.is_of(self._run):
-                arrived.append(Arrived(owner.attempt, part))
-            else:
-                foreign += part.count
-        return arrived, foreign
+        arrived = [Arrived(attempt, part) for attempt, part in by_attempt(delivery, self._attempt_of).items()]
+        return arrived, delivery.count - sum(each.delivery.count for each in arrived)
+
+    def _attempt_of(self, trace: str) -> int | None:
+        owner = owner_of(trace)
+        return owner.attempt if owner.run_key == self._run_key and owner.is_of(self._run) else None

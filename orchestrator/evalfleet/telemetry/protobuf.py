@@ -42,7 +42,7 @@ def check_protobuf(body: bytes) -> Tally:
     for group in request.resource_spans:
         for scoped in group.scope_spans:
             for sent in scoped.spans:
-                # `_problem` written out: a call for each span is half of what this takes
+                # `problem_of` written out: a call for each span is half of what this takes
                 trace_id, span_id = sent.trace_id, sent.span_id
                 if (
                     len(trace_id) == 16
@@ -53,7 +53,7 @@ def check_protobuf(body: bytes) -> Tally:
                 ):
                     good += 1
                 else:
-                    tally.add(_problem(sent))
+                    tally.add(problem_of(sent))
     tally.accepted = good
     return tally
 
@@ -67,7 +67,7 @@ def decode_protobuf(body: bytes) -> list[Span]:
         resource = _attributes(group.resource.attributes)
         for scoped in group.scope_spans:
             source = SpanSource(resource, scoped.scope.name, scoped.scope.version)
-            spans.extend(_span(sent, source) for sent in scoped.spans if _problem(sent) is None)
+            spans.extend(_span(sent, source) for sent in scoped.spans if problem_of(sent) is None)
     return spans
 
 
@@ -93,7 +93,8 @@ def _count_values(request: ExportTraceServiceRequest, tally: Tally) -> None:
                 tally.count(len(sent.attributes) + len(sent.events) + len(sent.links))
 
 
-def _problem(sent: SentSpan) -> str | None:
+def problem_of(sent: SentSpan) -> str | None:
+    """Why a span can't be kept, None when it can."""
     return span_problem(sent.trace_id.hex(), sent.span_id.hex(), sent.start_time_unix_nano, sent.end_time_unix_nano)
 
 

@@ -63,7 +63,7 @@ class AttemptSpans:
         self._inbox = inbox
         self._attempt = attempt
         self._own = Occupied()
-        self._kept = 0
+        self._kept, self._most = 0, float(inbox.limits.kept_each)
         self._ended = False
 
     def end(self) -> None:
@@ -94,8 +94,8 @@ class AttemptSpans:
         size = room_for(_length(headers))
         if size > LARGEST_BODY:
             raise _Refused(Cause.TOO_LARGE, f"the body is larger than {LARGEST_BODY} bytes: send smaller batches")
-        if self._kept > (most := self._inbox.limits.kept_each):
-            raise _Refused(Cause.TOO_MUCH, f"more than {most} bytes of spans came of this attempt")
+        if self._kept > self._most:
+            raise _Refused(Cause.TOO_MUCH, f"more than {self._most:.0f} bytes of spans came of this attempt")
         try:
             with self._inbox.reserved(self._own, size):
                 body = await self._read(receive, size)

@@ -1,16 +1,23 @@
-"""Bodies of spans made anew: without secrets, or one for each trace. PURE."""
+"""Bodies of spans made anew: without secrets, or one for each attempt. PURE."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, Protocol, TypeVar, cast
 
 from google.protobuf.message import Message
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evalfleet.telemetry.bodies import Delivery, Encoding
 from evalfleet.telemetry.json_body import decode_json
+from evalfleet.telemetry.protobuf import problem_of
+
+S = TypeVar("S")
+_TRACE = re.compile("[0-9a-f]{32}")
 
 #: What is text in JSON alone: ids, and numbers that JSON's own can't hold.
 _EXACT = frozenset(
@@ -41,56 +48,61 @@ def without_secrets(delivery: Delivery, redactor: Hides) -> Delivery:
     return Delivery(Encoding.PROTOBUF, request.SerializeToString(), delivery.count)
 
 
-def by_trace(delivery: Delivery) -> dict[str, Delivery]:
-    """The delivery taken apart by trace id. A body that is one trace's comes back as it is."""
-    if delivery.encoding is Encoding.JSON:
-        return _json_by_trace(delivery)
+def by_attempt(delivery: Delivery, attempt_of: Callable[[str], int | None]) -> dict[int, Delivery]:
+    """The delivery taken apart by what `attempt_of` says of a trace id; spans of which it knows none are left out.
+
+    A body that is one attempt's comes back as it is.
+    """
+    parts = _protobuf_parts if delivery.encoding is Encoding.PROTOBUF else _json_parts
+    found = parts(delivery.body, cache(attempt_of))
+    if len(found) == 1 and all(part.count == delivery.count for part in found.values()):
+        return dict.fromkeys(found, delivery)
+    return found
+
+
+def _protobuf_parts(body: bytes, attempt_of: Callable[[str], int | None]) -> dict[int, Delivery]:
     request = ExportTraceServiceRequest()
-    request.ParseFromString(delivery.body)
-    traces = {
-        sent.trace_id.hex() for group in request.resource_spans for scoped in group.scope_spans for sent in scoped.spans
+    request.ParseFromString(body)
+    parts: dict[int, ExportTraceServiceRequest] = {}
+    counts = Counter[int]()
+    for group in request.resource_spans:
+        for scoped in group.scope_spans:
+            sound = (sent for sent in scoped.spans if problem_of(sent) is None)
+            for attempt, spans in _grouped(sound, lambda sent: attempt_of(sent.trace_id.hex())).items():
+                part = parts.setdefault(attempt, ExportTraceServiceRequest())
+                kept = part.resource_spans.add(resource=group.resource, schema_url=group.schema_url)
+                kept.scope_spans.add(scope=scoped.scope, schema_url=scoped.schema_url, spans=spans)
+                counts[attempt] += len(spans)
+    return {
+        attempt: Delivery(Encoding.PROTOBUF, part.SerializeToString(), counts[attempt])
+        for attempt, part in parts.items()
     }
-    if len(traces) == 1:
-        return {traces.pop(): delivery}
-    found: dict[str, Delivery] = {}
-    for trace in traces:
-        part, count = ExportTraceServiceRequest(), 0
-        for group in request.resource_spans:
-            kept = part.resource_spans.add(resource=group.resource, schema_url=group.schema_url)
-            for scoped in group.scope_spans:
-                own = [sent for sent in scoped.spans if sent.trace_id.hex() == trace]
-                if own:
-                    kept.scope_spans.add(scope=scoped.scope, schema_url=scoped.schema_url, spans=own)
-                    count += len(own)
-        found[trace] = Delivery(Encoding.PROTOBUF, part.SerializeToString(), count)
+
+
+def _json_parts(body: bytes, attempt_of: Callable[[str], int | None]) -> dict[int, Delivery]:
+    def own(span: Mapping[str, Any]) -> int | None:
+        trace = str(span.get("traceId", "")).lower()
+        return attempt_of(trace) if _TRACE.fullmatch(trace) else None
+
+    parts: dict[int, list[dict[str, Any]]] = {}
+    for group in json.loads(body).get("resourceSpans") or ():
+        for scoped in group.get("scopeSpans") or ():
+            for attempt, spans in _grouped(scoped.get("spans") or (), own).items():
+                parts.setdefault(attempt, []).append({**group, "scopeSpans": [{**scoped, "spans": spans}]})
+    bodies = {attempt: json.dumps({"resourceSpans": groups}).encode() for attempt, groups in parts.items()}
+    return {
+        attempt: Delivery(Encoding.JSON, part, tally.accepted)
+        for attempt, part in bodies.items()
+        if (tally := decode_json(part)[1]).accepted
+    }
+
+
+def _grouped(spans: Iterable[S], attempt_of: Callable[[S], int | None]) -> dict[int, list[S]]:
+    found: dict[int, list[S]] = {}
+    for span in spans:
+        if (attempt := attempt_of(span)) is not None:
+            found.setdefault(attempt, []).append(span)
     return found
-
-
-def _json_by_trace(delivery: Delivery) -> dict[str, Delivery]:
-    traces = {span.trace_id for span in decode_json(delivery.body)[0]}
-    if len(traces) == 1:
-        return {traces.pop(): delivery}
-    found: dict[str, Delivery] = {}
-    for trace in traces:
-        count = 0
-
-        def own(span: Mapping[str, Any], trace: str = trace) -> bool:
-            nonlocal count
-            mine = str(span.get("traceId", "")).lower() == trace
-            count += mine
-            return mine
-
-        body = json.dumps(_kept(json.loads(delivery.body), own), separators=(",", ":")).encode()
-        found[trace] = Delivery(Encoding.JSON, body, count)
-    return found
-
-
-def _kept(value: Any, own: Callable[[Mapping[str, Any]], bool]) -> Any:
-    """A JSON request with those spans alone that are `own`."""
-    for group in value.get("resourceSpans", ()):
-        for scoped in group.get("scopeSpans", ()):
-            scoped["spans"] = [span for span in scoped.get("spans", ()) if own(span)]
-    return value
 
 
 def _hidden(value: Any, redactor: Hides) -> Any:

@@ -67,8 +67,7 @@ async def test_spans_of_a_run_that_is_gone_are_written_nowhere(database: str, tm
 
 
 async def test_a_store_that_stays_away_is_told() -> None:
-    store = SpanStore("postgresql://nobody@127.0.0.1:1/nothing", 1, 77)
-    store._lifeline._patience = 0.1  # pyright: ignore[reportPrivateUsage]
+    store = SpanStore("postgresql://nobody@127.0.0.1:1/nothing", 1, 77, patience=0.1)
     with pytest.raises(StoreError):
         await store.write([FIRST], SpanCounts(2))
     await store.close()

@@ -42,55 +42,57 @@ def threads() -> Iterator[AuthorThreads]:
     pool.close()
 
 
+def a_job(body: Callable[..., Any], adapter: Any = None, **options: Any) -> AttemptJob:
+    """An attempt of a body by an adapter, an answering function or a list of turns."""
+    style = options.pop("style", Style.PASS)
+    row = options.pop("row", None)
+    definition = EvalDefinition(
+        body=body,
+        id="demo",
+        style=style,
+        place=SourcePlace(file=PROJECT / "demo.eval.py", line=1),
+        allow_no_assertions=options.pop("allow_no_assertions", False),
+        fixture=options.pop("fixture", None),
+        serves=options.pop("serves", ()),
+    )
+    case = Case(
+        ordinal=7,
+        arm="arm",
+        eval_id="demo",
+        definition="demo",
+        style=style,
+        repetition=0,
+        content="c",
+        fingerprint=None,
+        row=None if row is None else b"{}",
+        external=options.pop("external", False),
+    )
+    arm = ArmSettings(
+        name="arm",
+        model=options.pop("model", "m"),
+        flags=options.pop("flags", {}),
+        options=NoOptions(),
+        project=PROJECT,
+    )
+    return AttemptJob(
+        run="run",
+        attempt=11,
+        case=case,
+        definition=definition,
+        row=row,
+        arm=arm,
+        adapter=adapter if hasattr(adapter, "open") else FakeAdapter(adapter or echo),
+        sandbox=options.pop("sandbox", None),
+        attempt_timeout=options.pop("timeout", None),
+        turn_timeout=options.pop("turn_timeout", None),
+        seed=options.pop("seed", 5),
+        **options,
+    )
+
+
 @pytest.fixture
 def make_job() -> Callable[..., AttemptJob]:
-    def make(body: Callable[..., Any], adapter: Any = None, **options: Any) -> AttemptJob:
-        style = options.pop("style", Style.PASS)
-        row = options.pop("row", None)
-        definition = EvalDefinition(
-            body=body,
-            id="demo",
-            style=style,
-            place=SourcePlace(file=PROJECT / "demo.eval.py", line=1),
-            allow_no_assertions=options.pop("allow_no_assertions", False),
-            fixture=options.pop("fixture", None),
-            serves=options.pop("serves", ()),
-        )
-        case = Case(
-            ordinal=7,
-            arm="arm",
-            eval_id="demo",
-            definition="demo",
-            style=style,
-            repetition=0,
-            content="c",
-            fingerprint=None,
-            row=None if row is None else b"{}",
-            external=options.pop("external", False),
-        )
-        arm = ArmSettings(
-            name="arm",
-            model=options.pop("model", "m"),
-            flags=options.pop("flags", {}),
-            options=NoOptions(),
-            project=PROJECT,
-        )
-        return AttemptJob(
-            run="run",
-            attempt=11,
-            case=case,
-            definition=definition,
-            row=row,
-            arm=arm,
-            adapter=adapter if hasattr(adapter, "open") else FakeAdapter(adapter or echo),
-            sandbox=options.pop("sandbox", None),
-            attempt_timeout=options.pop("timeout", None),
-            turn_timeout=options.pop("turn_timeout", None),
-            seed=options.pop("seed", 5),
-            **options,
-        )
-
-    return make
+    return a_job
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from evalfleet.assertions.matchers import equals
 from evalfleet.errors import FailureKind
 from evalfleet.execution.attempt import AttemptControl
 from evalfleet.execution.kept_workdir import NotKept, packed
@@ -155,6 +156,22 @@ def test_a_workdir_that_does_not_pack_well_is_not_kept(tmp_path: Path) -> None:
     (tmp_path / "noise").write_bytes(os.urandom(17 << 20))
     with pytest.raises(NotKept, match="17 MiB packed, more than 16"):
         packed(tmp_path, Redactor())
+
+
+async def test_a_body_that_does_not_ask_for_it_judges_nothing(
+    judged: Judged, make_job: Any, make_services: Any, provider: SandboxProvider
+) -> None:
+    """The eval was written anew since: in a sandbox that is as its template made it there is nothing of the agent's."""
+    recorded, _ = await judged(BREAKS, BREAKS)
+
+    async def other(t: Any) -> None:
+        await t.send(WORKS)
+        t.check((await t.sandbox.run("test", "-e", "answer")).exit_code, equals(0))
+
+    job = make_job(other, sandbox=(provider, SandboxSpec()), timeout=60.0)
+    found = await regrade(job, make_services(), AttemptControl(), recorded)
+    assert (found.basis, found.evidence) == (Basis.KEPT, recorded)
+    assert found.reason is not None and "does not look at the workdir" in found.reason
 
 
 @pytest.mark.parametrize("tar", ["no base64", base64.b64encode(b"no tar").decode()])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
 
 from evalfleet.redact import REPLACEMENT, Redactor
 from evalfleet.telemetry.bodies import Delivery, Encoding
-from evalfleet.telemetry.rewriting import by_trace, without_secrets
+from evalfleet.telemetry.rewriting import by_attempt, without_secrets
 from tests.unit.telemetry.bodies import SPAN, TRACE, attribute, json_body, request_of, sent_span
 
 SECRET = "sesame-sesame-1234"
@@ -52,28 +51,44 @@ def test_patterns_find_what_stands_in_texts_and_never_an_id() -> None:
     assert (span.name, span.trace_id, span.span_id) == (f"{REPLACEMENT}1234", TRACE, SPAN)
 
 
-def test_spans_of_several_traces_are_taken_apart() -> None:
-    request = request_of("a", "b", "c")
+#: Which attempt each trace is of; of any other nobody knows.
+ATTEMPTS = {TRACE: 7, "01" * 16: 8}
+
+
+def several() -> Delivery:
+    """Spans of two attempts, of nobody, and two that can't be kept."""
+    request = request_of("a", "b", "c", "foreign", "no id", "no trace")
     spans = request.resource_spans[0].scope_spans[0].spans
-    spans[1].trace_id = b"\1" * 16
-    delivery = Delivery(Encoding.PROTOBUF, request.SerializeToString(), 3)
-    parts = by_trace(delivery)
-    assert {trace: [span.name for span in part.spans()] for trace, part in parts.items()} == {
-        TRACE: ["a", "c"], "01" * 16: ["b"],
-    }  # fmt: skip
-    assert {part.count for part in parts.values()} == {1, 2}
+    spans[1].trace_id, spans[3].trace_id = b"\1" * 16, b"\2" * 16
+    spans[4].span_id, spans[5].trace_id = b"", b"\1" * 3
+    return Delivery(Encoding.PROTOBUF, request.SerializeToString(), 4)
+
+
+def several_in_json() -> Delivery:
+    own, odd = {"traceId": "01" * 16, "name": "b"}, {"spanId": "", "name": "no id"}
+    spans = (sent_span(name="a"), sent_span(**own), sent_span(traceId=TRACE.upper(), name="c"))
+    others = (sent_span(traceId="02" * 16, name="foreign"), sent_span(**odd), sent_span(traceId="zz", name="no trace"))
+    return Delivery(Encoding.JSON, json_body(*spans, *others), 4)
+
+
+@pytest.mark.parametrize("delivery", [several(), several_in_json()], ids=["protobuf", "json"])
+def test_spans_of_several_attempts_are_taken_apart(delivery: Delivery) -> None:
+    parts = by_attempt(delivery, ATTEMPTS.get)
+    assert {attempt: [span.name for span in part.spans()] for attempt, part in parts.items()} == {
+        7: ["a", "c"],
+        8: ["b"],
+    }
+    assert {attempt: part.count for attempt, part in parts.items()} == {7: 2, 8: 1}
     assert all(span.source == delivery.spans()[0].source for part in parts.values() for span in part.spans())
 
 
-def test_spans_of_several_traces_are_taken_apart_in_json_too() -> None:
-    body = json_body(sent_span(), sent_span(traceId="01" * 16, name="b"), sent_span(traceId=TRACE.upper(), name="c"))
-    parts = by_trace(Delivery(Encoding.JSON, body, 3))
-    assert {trace: [span.name for span in part.spans()] for trace, part in parts.items()} == {
-        TRACE: ["chat gpt-5", "c"], "01" * 16: ["b"],
-    }  # fmt: skip
-    assert json.loads(parts[TRACE].body)["resourceSpans"][0]["resource"]["attributes"][0]["key"] == "service.name"
-
-
-def test_a_body_of_one_trace_comes_back_as_it_is() -> None:
+def test_a_body_of_one_attempt_comes_back_as_it_is() -> None:
     delivery = Delivery(Encoding.PROTOBUF, request_of("a", "b").SerializeToString(), 2)
-    assert by_trace(delivery)[TRACE] is delivery
+    assert by_attempt(delivery, ATTEMPTS.get)[7] is delivery
+    assert by_attempt(delivery, {}.get) == {}
+
+
+def test_a_body_of_very_many_traces_takes_one_pass() -> None:
+    """Were it looked through for each of them, this would take minutes."""
+    spans = [sent_span(traceId=f"{number:032x}") for number in range(1, 20_001)]
+    assert by_attempt(Delivery(Encoding.JSON, json_body(*spans), len(spans)), ATTEMPTS.get) == {}

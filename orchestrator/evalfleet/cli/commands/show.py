@@ -21,7 +21,7 @@ from evalfleet.reports.divergence import first_divergence
 from evalfleet.reports.divergence_lines import divergence_lines, divergence_value
 from evalfleet.reports.evidence_value import detail_value
 from evalfleet.reports.json_report import attempt_value, case_value
-from evalfleet.reports.span_lines import span_lines, spans_value
+from evalfleet.reports.span_lines import lost_lines, span_lines, spans_value
 from evalfleet.reports.transcript import TEXT_LIMIT, TranscriptParts, render_case, render_transcript
 
 
@@ -132,11 +132,13 @@ async def _default_backend(run: RunHandle) -> list[str]:
 
 
 async def _spans(application: Application, run: RunHandle, case: CaseView, number: int | None) -> None:
-    found = await run.waterfall(case.ordinal, number)
+    found, counts = await run.waterfall(case.ordinal, number), await run.span_counts()
+    lost = {"late": counts.late, "dropped": dict(counts.dropped), "refused_bodies": dict(counts.refused)}
     if application.json:
-        application.value({"case": case_value(case), **spans_value(found)})
-    else:
-        application.lines(span_lines(found))
+        application.value({"case": case_value(case), **spans_value(found), "not_kept_of_run": lost})
+        return
+    application.lines(span_lines(found))
+    application.lines(lost_lines(counts.late, counts.dropped, counts.refused))
 
 
 async def _one(application: Application, run: RunHandle, case: CaseView, chosen: _Chosen) -> None:
