@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from evalfleet.errors import AttemptFailure
 from evalfleet.model.coverage import Coverage
+from evalfleet.model.events import ModelRequest, ModelResponse
 from evalfleet.model.judge import JudgeReply, JudgeRequest
 from evalfleet.model.model_call import CallEnd, ModelCall
 from evalfleet.model.model_route import ModelUpstream
@@ -233,13 +234,15 @@ class AsksByGateway(Protocol):
 class ModelDesk:
     """What the route of an attempt's model has of its attempt.
 
-    `note` keeps a diagnostic; `fail` is told why a call may never be made, which fails the attempt.
+    `note` keeps a diagnostic; `fail` is told why a call may never be made, which fails the attempt; `observe` is told
+    of each call that is made, and of its end.
     """
 
     secrets: Secrets
     calls: ModelCalls
     note: Callable[[str], None]
     fail: Callable[[AttemptFailure], object]
+    observe: Callable[[ModelRequest | ModelResponse], None]
     clock: Clock
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from evalfleet.reports.exit_code import ExitCode
 from evalfleet.testing.http_endpoint import Request
 from evalfleet.testing.model_endpoint import ModelEndpoint
 from evalfleet.testing.model_turn import ModelTurn, ScriptedCall, ScriptedUsage
@@ -124,6 +125,10 @@ async def test_a_real_agent_edits_a_file_and_goes_on(
         "cache_read_tokens": model.usage.cache_read,
         "cache_write_tokens": model.usage.cache_write,
     }
+    assert {turn["coverage"]["usage"]["state"] for turn in turns} == {"complete"}, "all calls passed the gateway"
+    requests = [event for turn in turns for event in turn["events"] if event["type"] == "model.request"]
+    assert len(requests) == 4 and {event["model"] for event in requests} == {"scripted"}
+    assert requests[0]["instructions"] and agent.tool in requests[0]["tools"]
     commands = [event for turn in turns for event in turn["events"] if event.get("tool") == "shell"]
     assert len(commands) == 2
     asked = [request for request in model.requests if request.body]
@@ -131,6 +136,49 @@ async def test_a_real_agent_edits_a_file_and_goes_on(
     assert {agent.key(request) for request in asked} == {KEY}
     # the prompt came whole, and the second turn knows of the first
     assert b"--help: write hello into greeting.txt" in asked[0].body and b"Written." in asked[2].body
+
+
+PRICED = (
+    EXPERIMENT.replace("api_key_env", "max_tokens: 500, api_key_env")
+    + """
+prices: {scripted: {input: 1000, output: 10000, cache_read: 100}}
+budget: {usd: BUDGET}
+"""
+)
+
+
+@pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
+async def test_a_real_agent_spends_once_what_its_calls_cost(
+    orchestrate: Orchestrate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: Agent
+) -> None:
+    program = _installed(agent)
+    monkeypatch.setenv("ARM_KEY", KEY)
+    script = [
+        ModelTurn(text="I write.", calls=(_call(agent, "printf hello > greeting.txt", "c1"),), usage=SPENT),
+        ModelTurn(text="Written.", usage=SPENT),
+        ModelTurn(calls=(_call(agent, "cat greeting.txt", "c2"),), usage=SPENT),
+        ModelTurn(text="It says hello.", usage=SPENT),
+    ]
+    async with ModelEndpoint(script) as model:
+        (tmp_path / "evals").mkdir()
+        (tmp_path / "evals" / "edit.eval.py").write_text(EVAL)
+        text = _experiment(PRICED, agent, model, program)
+        # a request is reserved a token for each of its bytes: some hundred thousand of them
+        (tmp_path / "experiment.yaml").write_text(text.replace("BUDGET", "5000"))
+        ended = await asyncio.to_thread(
+            lambda: orchestrate("submit", "experiment.yaml", "--inline", "--json", cwd=tmp_path)
+        )
+        asked = [json.loads(request.body) for request in model.requests if request.body]
+        limits = {body.get("max_output_tokens") or body.get("max_tokens") for body in asked}
+        (tmp_path / "poor.yaml").write_text(text.replace("BUDGET", "1"))
+        poor = await asyncio.to_thread(lambda: orchestrate("submit", "poor.yaml", "--inline", "--json", cwd=tmp_path))
+    assert ended.code == 0, ended.err
+    usd = ended.values[-1]["budget"]["usd"]
+    cost = model.usage.input * 1000e-6 + model.usage.output * 10000e-6 + model.usage.cache_read * 100e-6
+    assert (usd["spent"], usd["possible"], usd["reserved"]) == (pytest.approx(cost), 0, 0)
+    assert limits == {500}
+    # a call that the budget can't cover is never made
+    assert poor.code == ExitCode.LIMITED and model.answered == 4
 
 
 PACKED = """
@@ -143,21 +191,27 @@ arms:
     model: scripted
     base_url: "URL"
     program: "PROGRAM"
-    mcp_servers: {desk: "${gateway}/mcp"}
+    SERVERS
 """
+NAMED = 'mcp_servers: {desk: "${gateway}/mcp"}'
 
 
+@pytest.mark.parametrize("server", ["pack", "desk"])
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
-async def test_a_real_agent_calls_the_tools_of_a_pack(orchestrate: Orchestrate, tmp_path: Path, agent: Agent) -> None:
+async def test_a_real_agent_calls_the_tools_of_a_pack(
+    orchestrate: Orchestrate, tmp_path: Path, agent: Agent, server: str
+) -> None:
     program = _installed(agent)
+    served = agent.served.replace("desk", server)
     # codex has the tools of a server in a namespace; the others have them by a longer name
-    name, within = ("decide", "mcp__desk") if agent.name == "codex" else (agent.served, None)
+    name, within = ("decide", f"mcp__{server}") if agent.name == "codex" else (served, None)
     called = ModelTurn(calls=(ScriptedCall(name, {"decision": "release"}, "c1", within),), usage=SPENT)
     async with ModelEndpoint([called, ModelTurn(text="Released.", usage=SPENT)]) as model:
         (tmp_path / "evals").mkdir()
         (tmp_path / "evals" / "parcels.eval.py").write_text(PACK.replace(', files="client"', ""))
         (tmp_path / "evals" / "parcels.jsonl").write_text(json.dumps({**ROW, "id": "lamp"}) + "\n")
-        (tmp_path / "experiment.yaml").write_text(_experiment(PACKED, agent, model, program))
+        packed = PACKED.replace("SERVERS", NAMED if server == "desk" else "")
+        (tmp_path / "experiment.yaml").write_text(_experiment(packed, agent, model, program))
         ended = await asyncio.to_thread(
             lambda: orchestrate("submit", "experiment.yaml", "--inline", "--json", cwd=tmp_path)
         )
@@ -165,7 +219,7 @@ async def test_a_real_agent_calls_the_tools_of_a_pack(orchestrate: Orchestrate, 
     (case,) = (await asyncio.to_thread(lambda: orchestrate("show", run, "0", "--json"))).values
     assert ended.code == 0, json.dumps(case, indent=1)[:20_000]
     (turn,) = case["attempt"]["turns"]
-    shown = agent.served if agent.name == "opencode" else "decide"
+    shown = served if agent.name == "opencode" else "decide"
     assert [event["input"] for event in turn["events"] if event.get("name") == shown] == [{"decision": "release"}]
 
 

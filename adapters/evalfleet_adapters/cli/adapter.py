@@ -26,7 +26,7 @@ VERSION = "1"
 PROGRAMS: dict[str, AgentProgram] = {program.name: program for program in (CODEX, CLAUDE_CODE, OPENCODE)}
 
 #: Options that change how the agent is reached, not what it is.
-_OPERATIONAL = frozenset({"api_key_env", "program", "grace"})
+_OPERATIONAL = frozenset({"api_key_env", "program", "grace", "keep_model_bodies"})
 
 Plain = str | int | float | bool
 
@@ -52,7 +52,17 @@ class CliOptions(BaseModel):
     )
     mcp_servers: Mapping[str, str] = Field(
         default_factory=dict[str, str],
-        description="MCP servers as URLs by name; `${gateway}/mcp` has the tools of the eval's Task pack.",
+        description="MCP servers as URLs by name; `${gateway}/mcp` has the tools of the eval's Task pack, which is "
+        "there as `pack` without being named.",
+    )
+    max_tokens: int | None = Field(
+        None,
+        ge=1,
+        description="Token limit of each answer: the gateway sets it in requests with none or a higher one.",
+    )
+    keep_model_bodies: bool = Field(
+        False,
+        description="Whether requests to the model and its answers are kept whole.",
     )
     grace: float = Field(10.0, gt=0, description="Seconds that the program may take to end after its last word.")
 
@@ -88,6 +98,8 @@ class CliFactory:
 
     name = "cli"
     options = CliOptions
+    #: The arm's key is nowhere but in the gateway, so that no call it pays passes by.
+    shows_calls = True
 
     def identify(self, arm: ArmSettings) -> AgentIdentity:
         """The program with its version, the model, and the options that make the agent."""
@@ -119,6 +131,8 @@ class CliFactory:
             base_url=base_url.rstrip("/"),
             key=options.api_key_env,
             models=(arm.model,),
+            output_limit=options.max_tokens,
+            keeps_bodies=options.keep_model_bodies,
         )
         return CliAdapter(setup, upstream)
 

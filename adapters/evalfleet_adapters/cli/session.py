@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import quote
 
@@ -24,6 +25,8 @@ from evalfleet_adapters.limits import within_deadline
 _LOOK = 'printf "%s\\n" "$EVALFLEET_GATEWAY" "${HOME:-/tmp}"; exec "$1" --version'
 _WRITE = 'umask 077; mkdir -p "$1" && cat > "$1/$2"'
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
+#: The server of a Task pack's tools, where an arm gives it no other name.
+_PACK, _PACK_URL = "pack", "${gateway}/mcp"
 #: Seconds that a program may take to say its version, or a file to be written.
 _PATIENCE = 120.0
 
@@ -117,7 +120,8 @@ class CliSession:
         place = Place(
             model_url=f"{gateway}{quote(model_prefix(ctx.arm))}", folder=f"{home}/.evalfleet-agent/{setup.program.name}"
         )
-        servers = {name: url.replace("${gateway}", gateway) for name, url in setup.wishes.servers.items()}
+        named = with_pack(setup.wishes.servers) if ctx.tools else setup.wishes.servers
+        servers = {name: url.replace("${gateway}", gateway) for name, url in named.items()}
         wishes = replace(setup.wishes, servers=servers)
         launch = setup.program.launch(place, wishes)
         for name, text in launch.files.items():
@@ -143,6 +147,11 @@ class CliSession:
                 "AGENT_VERSION",
                 f"{setup.command} is {said.strip()[:100]!r}, not {setup.version}: {install}, or set `version`",
             )
+
+
+def with_pack(servers: Mapping[str, str]) -> Mapping[str, str]:
+    """The servers of an arm with that of the eval's Task pack, unless one of them is it."""
+    return servers if _PACK_URL in servers.values() else {**servers, _PACK: _PACK_URL}
 
 
 def _unusable(code: str, message: str) -> SendFailure:

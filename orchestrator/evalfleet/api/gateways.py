@@ -30,13 +30,17 @@ class GatewayOnDemand:
 
 def model_app(upstream: ModelUpstream, desk: ModelDesk) -> App:
     """The route of an attempt's model, imported beside the loop when it is first asked."""
+    route: App | None = None
 
     async def app(
         scope: MutableMapping[str, Any],
         receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
         send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
     ) -> None:
-        make = await asyncio.to_thread(model_route)
-        await make(upstream, desk)(scope, receive, send)
+        nonlocal route
+        if route is None:
+            make = await asyncio.to_thread(model_route)
+            route = route or make(upstream, desk)  # several may have asked at once
+        await route(scope, receive, send)
 
     return app

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from evalfleet.model.report import RunProgress
-from evalfleet.reports.figures import count, counted, money, seconds
+from evalfleet.reports.budget_line import budget_line
+from evalfleet.reports.figures import money, seconds
 from evalfleet.reports.wording import failure_counts
 
 LINE_EVERY_SECONDS = 10.0
@@ -29,24 +29,11 @@ def counters(progress: RunProgress) -> str:
         f"{seconds(left)} left" if left is not None and progress.settled < progress.total else "",
         money(progress.cost_usd) if progress.cost_usd else "",
         f"judges {money(progress.judge_usd, progress.unknown_judge_cost)}" if judged else "",
-        _budget(progress.budget),
+        budget_line(progress.budget),
         failure_counts(progress.failures_by_kind),
         *(f"arm {arm} paused: {why}" for arm, why in progress.paused.items()),
     ]
     return " · ".join(part for part in parts if part)
-
-
-def _budget(budget: Mapping[str, Any]) -> str:
-    """What is spent, possible and reserved of the run's budget; nothing without one."""
-    usd, tokens = budget.get("usd"), budget.get("tokens")
-    parts: list[str] = []
-    if usd is not None:
-        amounts = ", ".join(f"{money(usd[name])} {name}" for name in ("spent", "possible", "reserved"))
-        parts.append(f"{amounts} of {money(usd['limit'])}")
-    if tokens is not None:
-        amounts = ", ".join(f"{count(tokens[name])} {name}" for name in ("spent", "possible", "reserved"))
-        parts.append(f"{amounts} of {counted(tokens['limit'], 'token')}")
-    return f"budget {' and '.join(parts)}" if parts else ""
 
 
 def progress_line(progress: RunProgress) -> str:

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from evalfleet.errors import AttemptFailure, FailureKind
+from evalfleet.execution.seen_calls import SeenCalls
 from evalfleet.execution.state import AttemptState
 from evalfleet.model.definition import SandboxSpec
 from evalfleet.model.model_route import model_prefix
@@ -39,7 +40,7 @@ def opening_of(state: AttemptState, provider: SandboxProvider, spec: SandboxSpec
     state.routes = {
         **dict.fromkeys(job.definition.serves, _not_yet),
         **({} if outlet is None else outlet.routes),
-        **_model(state),
+        **_model(state, closed=provider.isolates and spec.network == "none"),
     }
     if not allow and not state.routes:
         return None
@@ -62,13 +63,19 @@ def opening_of(state: AttemptState, provider: SandboxProvider, spec: SandboxSpec
     return opening
 
 
-def _model(state: AttemptState) -> dict[str, App]:
-    """The route to the model of an agent that asks it by the gateway."""
+def _model(state: AttemptState, *, closed: bool) -> dict[str, App]:
+    """The route to the model of an agent that asks it by the gateway; `closed` if the agent has no other way."""
     adapter, make = state.job.adapter, state.services.model_app
     if make is None or not isinstance(adapter, AsksByGateway):
         return {}
+    seen = state.seen = SeenCalls(closed)
     desk = ModelDesk(
-        secrets=state.secrets, calls=state.calls, note=state.note, fail=state.fail, clock=state.services.clock
+        secrets=state.secrets,
+        calls=state.calls,
+        note=state.note,
+        fail=state.fail,
+        observe=seen.observe,
+        clock=state.services.clock,
     )
     return {model_prefix(state.job.arm.name): make(adapter.upstream, desk)}
 

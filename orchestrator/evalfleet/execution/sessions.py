@@ -9,6 +9,7 @@ from typing import Any
 from evalfleet.errors import AttemptFailure, AuthoringError, FailureKind, SendFailure
 from evalfleet.execution.adapter_context import LineContext
 from evalfleet.execution.blame import blame
+from evalfleet.execution.seen_calls import NOTHING_SEEN, metered
 from evalfleet.execution.signals import AttemptEnded, BodyEnd
 from evalfleet.execution.state import LOOK_AGAIN, TIMER_SLACK, AttemptState
 from evalfleet.execution.turn_check import checked_turn, without_invalid_state
@@ -104,6 +105,8 @@ class SessionLine:
             self._context.wait.reset()
         self._flight = flight
         self._context.place = (self.number, len(self.turns), flight.sequence)
+        if self._state.seen is not None:
+            self._state.seen.send_began()
         watch = self._watch(flight)
         try:
             turn = await self._exchange(given)
@@ -222,15 +225,17 @@ class SessionLine:
         self._flight = None
         now = self._state.services.clock.monotonic()
         waited = self._context.waited(now)
+        seen = NOTHING_SEEN if self._state.seen is None else self._state.seen.send_ended()
+        usage, coverage = metered(seen, turn.usage, coverage)
         record = TurnRecord(
             session=self.number,
             index=len(self.turns),
             sequence=flight.sequence,
             input=flight.input,
             status=turn.status,
-            events=(Message(Role.USER, flight.input.text), *turn.all_events()),
+            events=(Message(Role.USER, flight.input.text), *turn.all_events(), *seen.events),
             data=turn.data,
-            usage=turn.usage,
+            usage=usage,
             coverage=coverage,
             started_at=flight.started_at,
             duration=now - flight.began - waited,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from evalfleet.execution.outlets import SpanOutlet
     from evalfleet.execution.probing import SandboxProbe
     from evalfleet.execution.sandbox_stay import SandboxStay
+    from evalfleet.execution.seen_calls import SeenCalls
     from evalfleet.execution.sessions import SessionLine
     from evalfleet.execution.threads import Bridge
 
@@ -64,6 +65,7 @@ class AttemptState:
         self.probe: SandboxProbe | None = None
         self.gateway: OpenGateway | None = None
         self.outlet: SpanOutlet | None = None
+        self.seen: SeenCalls | None = None
         self.routes: dict[str, App] = {}
         self.watch: WorkdirWatch | None = None
         self.bridge: Bridge | None = None

@@ -21,6 +21,8 @@ from evalfleet.model.events import (
     InputOption,
     InputRequested,
     Message,
+    ModelRequest,
+    ModelResponse,
     OperationFinished,
     OperationKind,
     OperationStarted,
@@ -306,6 +308,32 @@ def _unrecognised(event: Unrecognised) -> Event:
     return event if raw is event.raw else Unrecognised(event.name, raw)
 
 
+def _model_request(event: ModelRequest) -> Event:
+    _text(event.call_id, "call_id")
+    for name in ("model", "instruction_digest", "instructions", "prompt_id", "prompt_revision"):
+        _optional(getattr(event, name), name)
+    _member(event.tools, tuple, "tools")
+    for tool in event.tools:
+        _text(tool, "tools[]")
+    if event.messages is not None:
+        _count(event.messages, "messages")
+    body = _json(event.body, "body")
+    return event if body is event.body else replace(event, body=body)
+
+
+def _model_response(event: ModelResponse) -> Event:
+    _text(event.call_id, "call_id")
+    _text(event.outcome, "outcome")
+    _optional(event.body, "body")
+    if event.status is not None:
+        _count(event.status, "status")
+    if event.duration is not None and (type(event.duration) not in (int, float) or not event.duration >= 0):
+        raise InvalidTurn(f"must be seconds from 0, not {_named(event.duration)}", "duration")
+    if event.usage is not None:
+        _check_usage(event.usage)
+    return event
+
+
 _CHECKS: dict[type, Callable[[Any], Event]] = {
     Message: _message,
     Thinking: _thinking,
@@ -317,6 +345,8 @@ _CHECKS: dict[type, Callable[[Any], Event]] = {
     Compaction: _compaction,
     ErrorReported: _error,
     Unrecognised: _unrecognised,
+    ModelRequest: _model_request,
+    ModelResponse: _model_response,
 }
 
 

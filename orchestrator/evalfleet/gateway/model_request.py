@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,6 +15,8 @@ _ASKED = {
     Dialect.RESPONSES: {"/v1/responses": "/responses"},
     Dialect.MESSAGES: {"/v1/messages": "/v1/messages", "/v1/messages/count_tokens": "/v1/messages/count_tokens"},
 }
+#: How the dialects call the most tokens of an answer.
+_LIMITS = ("max_output_tokens", "max_completion_tokens", "max_tokens")
 #: Headers of a request that go on: what else an agent sends is ours to say, its key first of all.
 _PASSED = frozenset({"content-type", "accept", "anthropic-version", "anthropic-beta", "openai-beta", "user-agent"})
 #: Headers of an answer that go back.
@@ -33,11 +35,15 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request that may be passed on. `output_limit` is in tokens; `counts` is one that makes no answer."""
+    """A request that may be passed on, as it goes on: `body` is `document`, or says the same in the agent's bytes.
+
+    `output_limit` is in tokens; `counts` is one that only has tokens counted, and costs nothing.
+    """
 
     url: str
     model: str
     body: bytes
+    document: Mapping[str, Any]
     output_limit: int | None
     counts: bool
 
@@ -60,14 +66,44 @@ def read_request(upstream: ModelUpstream, method: str, path: str, body: bytes) -
     if not isinstance(model, str) or model not in upstream.models:
         allowed = ", ".join(upstream.models)
         raise Refused(403, "permission_error", f"the model {model!r} is not this arm's: {allowed}")
-    limits = [document.get(name) for name in ("max_output_tokens", "max_completion_tokens", "max_tokens")]
+    counts = path.endswith("/count_tokens")
+    changes = {} if counts else {**_limited(upstream, document), **_telling_usage(upstream, document)}
+    document |= changes
     return Asked(
         url=upstream.base_url + below,
         model=model,
-        body=body,
-        output_limit=next((each for each in limits if type(each) is int and each > 0), None),
-        counts=path.endswith("/count_tokens"),
+        body=json.dumps(document).encode() if changes else body,
+        document=document,
+        output_limit=_limit_of(document)[1],
+        counts=counts,
     )
+
+
+def _limit_of(document: Mapping[str, Any]) -> tuple[str | None, int | None]:
+    """The field that limits the answer, and its tokens."""
+    for name in _LIMITS:
+        value = document.get(name)
+        if type(value) is int and value > 0:
+            return name, value
+    return None, None
+
+
+def _limited(upstream: ModelUpstream, document: Mapping[str, Any]) -> dict[str, Any]:
+    """What is changed of a request whose answer may be longer than the arm's limit."""
+    most = upstream.output_limit
+    name, asked = _limit_of(document)
+    if most is None or (asked is not None and asked <= most):
+        return {}
+    return {name or ("max_output_tokens" if upstream.dialect is Dialect.RESPONSES else "max_tokens"): most}
+
+
+def _telling_usage(upstream: ModelUpstream, document: Mapping[str, Any]) -> dict[str, Any]:
+    """What is changed of a request for a stream that would not tell its usage: it is asked to, at its end."""
+    if upstream.dialect is not Dialect.CHAT or document.get("stream") is not True:
+        return {}
+    options = document.get("stream_options")
+    own = cast("dict[str, Any]", options) if isinstance(options, dict) else {}
+    return {} if own.get("include_usage") is True else {"stream_options": {**own, "include_usage": True}}
 
 
 def models_listed(upstream: ModelUpstream) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from evalfleet.errors import AttemptFailure, ConfigurationError
+from evalfleet.gateway.model_audit import ANSWER_LIMIT, ModelAudit
 from evalfleet.gateway.model_request import (
     Asked,
     Refused,
@@ -46,6 +47,7 @@ class ModelRoute:
     def __init__(self, upstream: ModelUpstream, desk: ModelDesk) -> None:
         self._upstream = upstream
         self._desk = desk
+        self._audit = ModelAudit(upstream)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -65,8 +67,20 @@ class ModelRoute:
     async def _pass(self, asked: Asked, request: Request, send: Send) -> None:
         """Send the request on, and its answer back as it comes. Raises Refused while nothing has gone back."""
         headers = headers_on(request.headers.items(), self._upstream, self._key())
+        answer = _Answer(send, self._desk.clock.wall, ANSWER_LIMIT if self._upstream.keeps_bodies else 0)
+        if asked.counts:
+            return await self._exchange(asked, headers, answer)
         admitted = await self._admitted(asked)
-        answer = _Answer(send, self._desk.clock.wall)
+        event, began = self._audit.request(asked.document), self._desk.clock.monotonic()
+        self._desk.observe(event)
+        try:
+            await self._exchange(asked, headers, answer)
+        finally:
+            end, took = answer.end(), self._desk.clock.monotonic() - began
+            admitted.end(end)
+            self._desk.observe(self._audit.response(event, end, answer.status, took, bytes(answer.kept)))
+
+    async def _exchange(self, asked: Asked, headers: dict[str, str], answer: _Answer) -> None:
         try:
             async with _exchange(asked, headers) as response:
                 await answer.relay(response)
@@ -75,8 +89,6 @@ class ModelRoute:
             if answer.status is None:
                 raise Refused(502, "api_error", "the model can't be reached") from error
             # an answer that has begun can only be cut
-        finally:
-            admitted.end(answer.end())
 
     def _key(self) -> str | None:
         try:
@@ -100,10 +112,12 @@ class ModelRoute:
 
 
 class _Answer:
-    """An answer on its way back: as far as it has come, and what it said of its usage."""
+    """An answer on its way back: as far as it has come, its first bytes, and what it said of its usage."""
 
-    def __init__(self, send: Send, now: Callable[[], float]) -> None:
+    def __init__(self, send: Send, now: Callable[[], float], keeps: int) -> None:
         self.status: int | None = None
+        self.kept = bytearray()
+        self._keeps = keeps
         self._now = now
         self._send = send
         self._retry_after: float | None = None
@@ -120,6 +134,7 @@ class _Answer:
         await self._send({"type": "http.response.start", "status": response.status_code, "headers": headers})
         async for piece in response.aiter_bytes():
             meter.take(piece)
+            self.kept += piece[: self._keeps - len(self.kept)]
             await self._send({"type": "http.response.body", "body": piece, "more_body": True})
         self._whole = True
         await self._send({"type": "http.response.body", "body": b""})

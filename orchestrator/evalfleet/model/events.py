@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, ClassVar, TypeAlias
 
+from evalfleet.model.usage import Usage
+
 
 class Missing(Enum):
     """The one value that means "nobody reported this"; None is a value an agent may well report."""
@@ -135,6 +137,44 @@ class Unrecognised:
     raw: Any = field(default=MISSING)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """A request of the agent to its model, as the gateway passed it on, or as an adapter reports it.
+
+    `call_id` pairs it with its response. `instruction_digest` is that of the effective instructions; the text stands
+    in the first request of an attempt that has it. `tools` are the names of those on offer, `messages` how many the
+    request has. `body` is the request itself where the arm has it kept.
+    """
+
+    type: ClassVar[str] = "model.request"
+    call_id: str
+    model: str | None = None
+    instruction_digest: str | None = None
+    instructions: str | None = None
+    prompt_id: str | None = None
+    prompt_revision: str | None = None
+    tools: tuple[str, ...] = ()
+    messages: int | None = None
+    body: Any = MISSING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelResponse:
+    """What became of a request. `outcome` is `answered`, `throttled`, `refused` or `broken`; `duration` is in seconds.
+
+    `status` is the HTTP status, None where no answer came. `body` is the answer itself, as text, where the arm has it
+    kept.
+    """
+
+    type: ClassVar[str] = "model.response"
+    call_id: str
+    outcome: str
+    status: int | None = None
+    duration: float | None = None
+    usage: Usage | None = None
+    body: str | None = None
+
+
 Event: TypeAlias = (
     Message
     | Thinking
@@ -146,6 +186,8 @@ Event: TypeAlias = (
     | Compaction
     | ErrorReported
     | Unrecognised
+    | ModelRequest
+    | ModelResponse
 )
 
 EVENT_TYPES: dict[str, type[Event]] = {
@@ -161,5 +203,7 @@ EVENT_TYPES: dict[str, type[Event]] = {
         Compaction,
         ErrorReported,
         Unrecognised,
+        ModelRequest,
+        ModelResponse,
     )
 }

@@ -19,7 +19,8 @@ class ModelUpstream:
     """A provider as an arm names it. `key` is the *name* of the secret, None where none is sent.
 
     `base_url` is what the dialect's own SDK takes: with `/v1` of `chat` and `responses`, without of `messages`. A
-    request for another model than one of `models` is refused.
+    request for another model than one of `models` is refused. `output_limit` is in tokens: no answer may be longer.
+    `keeps_bodies` has whole requests and answers kept as evidence.
     """
 
     dialect: Dialect
@@ -27,6 +28,8 @@ class ModelUpstream:
     base_url: str
     key: str | None
     models: tuple[str, ...]
+    output_limit: int | None = None
+    keeps_bodies: bool = False
 
 
 def model_prefix(arm: str) -> str:

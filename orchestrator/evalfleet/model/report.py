@@ -112,11 +112,13 @@ class ArmCounts:
 class RunAggregate:
     """A run with its arms in experiment order.
 
-    `suite_results` holds what the criteria of whole suites came to, by suite and arm, as reports show them.
+    `budget` is as `RunProgress` has it. `suite_results` holds what the criteria of whole suites came to, by suite and
+    arm, as reports show them.
     """
 
     run: RunInfo
     arms: tuple[ArmCounts, ...]
+    budget: Mapping[str, Any] = field(default_factory=dict[str, Any])
     suite_results: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]] = field(
         default_factory=dict[tuple[str, str], Sequence[Mapping[str, Any]]]
     )

@@ -12,6 +12,8 @@ from evalfleet.model.events import (
     Event,
     InputRequested,
     Message,
+    ModelRequest,
+    ModelResponse,
     OperationFinished,
     OperationStarted,
     SkillLoaded,
@@ -60,6 +62,8 @@ def _label(event: Event) -> str:
 _LABELS: dict[type, str] = {
     ContextInjected: "context",
     InputRequested: "asks",
+    ModelRequest: "model",
+    ModelResponse: "model",
     SkillLoaded: "skill",
     Unrecognised: "unknown",
 }
@@ -79,6 +83,10 @@ def _text(event: Event, limit: int | None) -> str:
             return event.reason or "the agent compacted its context"
         case ErrorReported():
             return event.message
+        case ModelRequest():
+            return _request(event)
+        case ModelResponse():
+            return _response(event)
         case Unrecognised():
             return event.name if event.raw is MISSING else f"{event.name} {shown(event.raw, limit)}"
         case _:
@@ -88,4 +96,24 @@ def _text(event: Event, limit: int | None) -> str:
 def _question(event: InputRequested) -> str:
     options = ", ".join(f"{option.id} ({option.label})" if option.label else option.id for option in event.options)
     parts = [event.prompt or event.action or "input", f"options: {options}" if options else ""]
+    return " · ".join(part for part in parts if part)
+
+
+def _request(event: ModelRequest) -> str:
+    parts = [
+        f"→ {event.model or 'its model'}",
+        "" if event.messages is None else f"{event.messages} messages",
+        f"tools: {', '.join(event.tools)}" if event.tools else "",
+        f"instructions {event.instruction_digest[:12]}" if event.instruction_digest else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def _response(event: ModelResponse) -> str:
+    usage = event.usage
+    parts = [
+        f"← {event.outcome}" + ("" if event.status is None else f" ({event.status})"),
+        "" if event.duration is None else f"{event.duration:.1f} s",
+        "" if usage is None else f"{usage.input_tokens} in, {usage.output_tokens} out",
+    ]
     return " · ".join(part for part in parts if part)

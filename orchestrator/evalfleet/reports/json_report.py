@@ -31,6 +31,7 @@ def report_value(report: ReportModel) -> dict[str, Any]:
         "totals": {each.value: number for each, number in report.totals.items()},
         "arms": [_arm(arm) for arm in report.arms],
         "judges": [dict(judge) for judge in report.judges],
+        "budget": dict(report.budget),
     }
 
 

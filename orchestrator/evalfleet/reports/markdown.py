@@ -9,6 +9,7 @@ import re
 
 from evalfleet.model.report import CaseView
 from evalfleet.reports import wording
+from evalfleet.reports.budget_line import budget_lines
 from evalfleet.reports.figures import count, counted
 from evalfleet.reports.judge_lines import judge_line
 from evalfleet.reports.model import ReportModel
@@ -63,7 +64,8 @@ def _table(report: ReportModel) -> list[str]:
 def _notes(report: ReportModel) -> list[str]:
     alone = len(report.arms) == 1
     lines = [f"- {code(arm.counts.arm)}: {line}" for arm in report.arms for line in wording.arm_lines(arm, alone=alone)]
-    return [*lines, *(f"- {code(judge_line(judge))}" for judge in report.judges)]
+    lines += [f"- {code(judge_line(judge))}" for judge in report.judges]
+    return lines + [f"- {code(line)}" for line in budget_lines(report.budget)]
 
 
 def _notable(report: ReportModel) -> list[str]:

@@ -33,12 +33,16 @@ class ArmReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportModel:
-    """A run's report. `notable` are cases that count and did not pass, as many as the builder was given."""
+    """A run's report. `notable` are cases that count and did not pass, as many as the builder was given.
+
+    `budget` is as `RunProgress` has it.
+    """
 
     run: RunInfo
     arms: tuple[ArmReport, ...]
     totals: Mapping[CaseClass, int]
     accepted: Accepted
+    budget: Mapping[str, Any]
     notable: tuple[CaseView, ...] = ()
 
     @property
@@ -67,6 +71,7 @@ def build_report(aggregate: RunAggregate, notable: tuple[CaseView, ...] = ()) ->
         arms=arms,
         totals=add_classes(arm.classes for arm in arms),
         accepted=decide_acceptance(aggregate, accept_rule(aggregate.run.experiment)),
+        budget=aggregate.budget,
         notable=tuple(case for case in notable if class_of(case) not in LEAVING | {CaseClass.PASSED}),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from evalfleet.model.report import CaseView
 from evalfleet.reports import wording
+from evalfleet.reports.budget_line import budget_lines
 from evalfleet.reports.figures import count, counted
 from evalfleet.reports.judge_lines import judge_line
 from evalfleet.reports.model import ReportModel
@@ -27,6 +28,7 @@ def render_text(report: ReportModel) -> list[str]:
         ),
         *_arm_lines(report),
         *(f"  {visible_line(judge_line(judge))}" for judge in report.judges),
+        *(f"  {visible_line(line)}" for line in budget_lines(report.budget)),
         *_notable(report),
         "",
         *_verdict(report),

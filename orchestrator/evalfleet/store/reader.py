@@ -93,7 +93,11 @@ class Reader:
         key, info = await self._find(run, grading)
 
         async def work(connection: Connection) -> RunAggregate:
-            return RunAggregate(run=info, arms=await arm_counts(connection, key, info.grading))
+            arms = await arm_counts(connection, key, info.grading)
+            told = await (await connection.execute(read_sql.PROGRESS.encode(), (key,))).fetchone()
+            return RunAggregate(
+                run=info, arms=arms, budget={} if told is None else json.loads(told[1]).get("budget", {})
+            )
 
         return await self._lifeline.run(work)
 

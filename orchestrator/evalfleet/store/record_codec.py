@@ -23,6 +23,8 @@ from evalfleet.model.events import (
     InputOption,
     InputRequested,
     Message,
+    ModelRequest,
+    ModelResponse,
     OperationFinished,
     OperationKind,
     OperationStarted,
@@ -239,6 +241,8 @@ def encode_event(event: Event) -> list[Any]:
             return [event.type, event.message]
         case Unrecognised():
             return [event.type, event.name, _maybe(event.raw)]
+        case ModelRequest() | ModelResponse():
+            return _model_call(event)
 
 
 def decode_event(event: list[Any]) -> Event:
@@ -265,8 +269,44 @@ def decode_event(event: list[Any]) -> Event:
             return ErrorReported(message)
         case ["unrecognised", name, raw]:
             return Unrecognised(name, _read_maybe(raw))
+        case ["model.request" | "model.response", *_]:
+            return _read_model_call(event)
         case _:
             raise ValueError(f"unknown recorded event {event[:1]!r}")
+
+
+def _model_call(event: ModelRequest | ModelResponse) -> list[Any]:
+    if isinstance(event, ModelResponse):
+        usage = encode_usage(event.usage)
+        return [event.type, event.call_id, event.outcome, event.status, event.duration, usage, event.body]
+    told = [event.instruction_digest, event.instructions, event.prompt_id, event.prompt_revision]
+    return [event.type, event.call_id, event.model, told, event.tools, event.messages, _maybe(event.body)]
+
+
+def _read_model_call(event: list[Any]) -> ModelRequest | ModelResponse:
+    if event[0] == ModelResponse.type:
+        _, identifier, outcome, status, duration, usage, body = event[:7]
+        return ModelResponse(
+            call_id=identifier,
+            outcome=outcome,
+            status=status,
+            duration=duration,
+            usage=read_usage(usage),
+            body=body,
+        )
+    _, identifier, model, told, tools, messages, asked = event[:7]
+    instruction_digest, instructions, prompt, revision = told
+    return ModelRequest(
+        call_id=identifier,
+        model=model,
+        instruction_digest=instruction_digest,
+        instructions=instructions,
+        prompt_id=prompt,
+        prompt_revision=revision,
+        tools=tuple(tools),
+        messages=messages,
+        body=_read_maybe(asked),
+    )
 
 
 # --- assertions -----------------------------------------------------------------------------------------------

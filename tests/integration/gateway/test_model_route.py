@@ -18,6 +18,7 @@ from evalfleet.clock import SystemClock
 from evalfleet.errors import AttemptFailure, FailureKind
 from evalfleet.gateway import model_route
 from evalfleet.gateway.listener import GatewayRoom
+from evalfleet.model.events import ModelRequest, ModelResponse
 from evalfleet.model.model_call import CallEnd, CallFate, ModelCall
 from evalfleet.model.model_route import Dialect, ModelUpstream
 from evalfleet.model.usage import Usage
@@ -43,6 +44,7 @@ class Told:
     ends: list[CallEnd] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     failures: list[AttemptFailure] = field(default_factory=list)
+    observed: list[ModelRequest | ModelResponse] = field(default_factory=list)
     refusal: AttemptFailure | None = None
     open: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -76,18 +78,19 @@ class Way:
 
 @asynccontextmanager
 async def way(
-    dialect: Dialect, *script: Any, key: str | None = "ARM_KEY", url: str | None = None
+    dialect: Dialect, *script: Any, key: str | None = "ARM_KEY", url: str | None = None, **arm: Any
 ) -> AsyncGenerator[Way]:
     told = Told()
     told.open.set()
     async with ModelEndpoint(script) as model, httpx.AsyncClient(timeout=20) as client:
         base = url or (model.url if dialect is Dialect.MESSAGES else model.base_url)
-        upstream = ModelUpstream(dialect=dialect, provider="cli", base_url=base, key=key, models=("m", "other"))
+        upstream = ModelUpstream(dialect=dialect, provider="cli", base_url=base, key=key, models=("m", "other"), **arm)
         desk = ModelDesk(
             secrets=FakeSecrets({"ARM_KEY": KEY}),
             calls=told,
             note=told.notes.append,
             fail=told.failures.append,
+            observe=told.observed.append,
             clock=SystemClock(),
         )
         routes = {"/model/a b": model_app(upstream, desk)}
@@ -111,7 +114,8 @@ async def test_an_answer_comes_as_it_is_and_is_metered(dialect: Dialect, stream:
         # the endpoint numbers its answers
         assert answer.text.replace("_2", "_1") == direct.text
         request = on.model.requests[-1]
-        assert json.loads(request.body) == {**SAID, "stream": stream}
+        told = {"stream_options": {"include_usage": True}} if stream and dialect is Dialect.CHAT else {}
+        assert json.loads(request.body) == {**SAID, "stream": stream, **told}
     key = request.headers["x-api-key"] if dialect is Dialect.MESSAGES else request.headers["authorization"]
     assert key == (KEY if dialect is Dialect.MESSAGES else f"Bearer {KEY}")
     assert "theirs" not in str(request.headers)
@@ -236,3 +240,48 @@ async def test_another_attempts_token_opens_nothing() -> None:
         token = on.url.split("/")[3]
         answer = await on.client.post(on.url.replace(token, "0" * len(token)) + "/v1/chat/completions", json=SAID)
         assert (answer.status_code, on.model.requests) == (404, [])
+
+
+@pytest.mark.parametrize("dialect", list(Dialect))
+async def test_no_answer_is_longer_than_the_arm_allows(dialect: Dialect) -> None:
+    async with way(dialect, ModelTurn(text="hi"), ModelTurn(text="hi"), ModelTurn(text="hi"), output_limit=40) as on:
+        name = "max_output_tokens" if dialect is Dialect.RESPONSES else "max_tokens"
+        for asked in (None, 41, 7):
+            await on.client.post(f"{on.url}/v1/{PATHS[dialect]}", json={**SAID, "max_tokens": None, name: asked})
+        sent = [json.loads(request.body)[name] for request in on.model.requests]
+    assert sent == [40, 40, 7] == [call.output_limit for call in on.told.calls]
+
+
+async def test_each_call_is_told_with_its_end() -> None:
+    turns = ModelTurn(text="one", usage=SPENT), json_reply({"error": "full"}, status=429), ModelTurn(text="two")
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    said = [{"role": "system", "content": "Be brief."}, *SAID["messages"]]
+    async with way(Dialect.CHAT, *turns) as on:
+        for _ in turns:
+            await on.ask("chat/completions", messages=said, tools=tools)
+    first, first_end, second, second_end, third, _ = on.told.observed
+    assert isinstance(first, ModelRequest) and isinstance(second, ModelRequest) and isinstance(third, ModelRequest)
+    assert (first.model, first.instructions, first.tools, first.messages) == ("m", "Be brief.", ("look",), 2)
+    # the text stands once, its digest always
+    assert second.instructions is None and first.instruction_digest == second.instruction_digest is not None
+    assert isinstance(first_end, ModelResponse) and isinstance(second_end, ModelResponse)
+    assert (first_end.call_id, first_end.outcome, first_end.status) == (first.call_id, "answered", 200)
+    assert first_end.usage == on.told.ends[0].usage and first_end.duration is not None and first_end.body is None
+    assert (second_end.call_id, second_end.outcome, second_end.status) == (second.call_id, "throttled", 429)
+    assert len({first.call_id, second.call_id, third.call_id}) == 3
+
+
+async def test_whole_bodies_are_kept_for_an_arm_that_asks_for_them() -> None:
+    async with way(Dialect.MESSAGES, ModelTurn(text="one"), keeps_bodies=True) as on:
+        answer = await on.ask("messages")
+    request, response = on.told.observed
+    assert isinstance(request, ModelRequest) and request.body == SAID
+    assert isinstance(response, ModelResponse) and response.body == answer.text
+
+
+async def test_counting_tokens_is_no_call() -> None:
+    async with way(Dialect.MESSAGES, output_limit=5) as on:
+        answer = await on.ask("messages/count_tokens")
+        assert json.loads(on.model.requests[-1].body) == SAID
+    assert answer.json() == {"input_tokens": 1}
+    assert not on.told.calls and not on.told.observed

@@ -120,7 +120,12 @@ async def test_a_killed_watchdog_is_replaced(tmp_path: Path) -> None:
 
     def watchdogs() -> list[psutil.Process]:
         mine = {watchdog.__file__, str(server.directory)}
-        return [each for each in psutil.Process().children() if mine.issubset(each.cmdline())]
+        found: list[psutil.Process] = []
+        for each in psutil.Process().children():
+            with contextlib.suppress(psutil.Error):  # one that has just ended
+                if mine.issubset(each.cmdline()):
+                    found.append(each)
+        return found
 
     async with embedded(settings(tmp_path)):
         await until(lambda: len(watchdogs()) == 1)

@@ -20,6 +20,8 @@ from evalfleet.model.events import (
     InputOption,
     InputRequested,
     Message,
+    ModelRequest,
+    ModelResponse,
     OperationFinished,
     OperationKind,
     OperationStarted,
@@ -66,6 +68,27 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Compaction, maybe_texts),
     st.builds(ErrorReported, texts),
     st.builds(Unrecognised, texts, maybe_values),
+    st.builds(
+        ModelRequest,
+        call_id=texts,
+        model=maybe_texts,
+        instruction_digest=maybe_texts,
+        instructions=maybe_texts,
+        prompt_id=maybe_texts,
+        prompt_revision=maybe_texts,
+        tools=st.lists(texts, max_size=2).map(tuple),
+        messages=counts,
+        body=maybe_values,
+    ),
+    st.builds(
+        ModelResponse,
+        call_id=texts,
+        outcome=texts,
+        status=counts,
+        duration=st.none() | st.floats(0, 1e9),
+        usage=st.none() | st.builds(Usage, input_tokens=counts, output_tokens=counts),
+        body=maybe_texts,
+    ),
 )
 
 entries = st.just(complete) | st.builds(lambda reason: partial(f"because {reason}"), texts)
