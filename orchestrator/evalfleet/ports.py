@@ -292,9 +292,13 @@ class AdapterFactory(Protocol):
         ...
 
 
-def shows_calls(factory: AdapterFactory) -> bool:
-    """Whether every model call of its adapters passes `AdapterContext.calls`: `shows_calls = True` in the factory."""
-    return getattr(factory, "shows_calls", False) is True
+def shows_calls(factory: AdapterFactory, options: BaseModel) -> bool:
+    """Whether every model call of an arm with these options is admitted before it is made.
+
+    A factory says so by `shows_calls = True`, or by a method of that name that takes the options.
+    """
+    told: Any = getattr(factory, "shows_calls", False)
+    return told(options) is True if callable(told) else told is True
 
 
 # --- judges ---------------------------------------------------------------------------------------------------

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
+import tempfile
 import threading
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest import SkipTest
 
@@ -18,6 +21,7 @@ import pytest
 from evalfleet.errors import Acceptance, FailureKind, SendFailure
 from evalfleet.model.agent import agent
 from evalfleet.model.coverage import COMPLETE_COVERAGE, Channel, complete, partial, unavailable
+from evalfleet.model.definition import SandboxSpec
 from evalfleet.model.events import (
     Event,
     InputOption,
@@ -33,20 +37,27 @@ from evalfleet.model.tool import ToolRejected, tool
 from evalfleet.model.turn import Turn, TurnInput, TurnStatus
 from evalfleet.model.usage import Usage
 from evalfleet.plugins import adapter_factories
-from evalfleet.ports import Adapter, AdapterContext
+from evalfleet.ports import Adapter, AdapterContext, ArmSettings
+from evalfleet.processes import SystemSpawner
+from evalfleet.sandbox_ports import Sandbox, SandboxPlace
 from evalfleet.testing.adapter_context import FakeContext
 from evalfleet.testing.adapter_probes import Absent, Probes
 from evalfleet.testing.adapter_suite import adapter_suite, operation_problems
 from evalfleet.testing.http_endpoint import HttpEndpoint, Reply, Request, json_reply
 from evalfleet.testing.model_endpoint import ModelEndpoint, Scripted, echo
 from evalfleet.testing.model_turn import ModelTurn, ScriptedCall, last_said
+from evalfleet_adapters.acp.adapter import AcpOptions
+from evalfleet_adapters.acp.adapter import factory as acp
 from evalfleet_adapters.anthropic import AnthropicAdapter
 from evalfleet_adapters.anthropic_options import AnthropicOptions
+from evalfleet_adapters.cli.adapter import CliOptions
+from evalfleet_adapters.cli.adapter import factory as cli
 from evalfleet_adapters.http import HttpAdapter, HttpOptions
 from evalfleet_adapters.openai import OpenAIAdapter
 from evalfleet_adapters.openai_options import OpenAIOptions
 from evalfleet_adapters.python import PythonAdapter
 from evalfleet_adapters.scripted import ScriptedAdapter, ScriptedOptions
+from evalfleet_sandboxes.local import factory as local
 
 OUTCOMES = {"ok": OperationStatus.COMPLETED, "fail": OperationStatus.FAILED, "reject": OperationStatus.REJECTED}
 CAREFUL = OperationStarted("c", "careful", {})
@@ -376,10 +387,73 @@ TestAnthropic = adapter_suite(anthropic_adapter(), probes=PROBES)
 TestAnthropicStream = adapter_suite(anthropic_adapter(stream=True), probes=PROBES)
 
 
+# --- programs in sandboxes ------------------------------------------------------------------------------------
+
+ACP_AGENT = (sys.executable, str(Path(__file__).parents[1] / "unit" / "adapters" / "acp" / "agent.py"))
+CODEX = Path(__file__).parent / "codex_program.py"
+
+
+class Places:
+    """The sandboxes of whatever is being checked: all sessions of an adapter share one."""
+
+    def __init__(self, build: Callable[[Path], Adapter]) -> None:
+        self._build = build
+        self._now: Sandbox
+
+    def context(self) -> FakeContext:
+        context = FakeContext()
+        context.given_sandbox = self._now
+        return context
+
+    @asynccontextmanager
+    async def adapter(self) -> AsyncGenerator[Adapter, None]:
+        with tempfile.TemporaryDirectory() as folder:
+            spawner = SystemSpawner()
+            provider = local.build(SandboxPlace(state=Path(folder), spawner=spawner))
+            spec = SandboxSpec(backend="local", env={"EVALFLEET_GATEWAY": "http://127.0.0.1:1/token"})
+            self._now = await provider.create(spec, owner="run/1")
+            try:
+                yield self._build(Path(folder))
+            finally:
+                await provider.close()
+                await spawner.close()
+
+
+def acp_adapter(_: Path) -> Adapter:
+    options = AcpOptions(command=ACP_AGENT, permissions="ask")
+    return acp.build(ArmSettings(name="a", model="m", flags={}, options=options, project=Path()))
+
+
+def cli_adapter(folder: Path) -> Adapter:
+    program = folder / "codex"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {CODEX} "$@"\n')
+    program.chmod(0o755)
+    options = CliOptions(agent="codex", base_url="http://127.0.0.1:9/v1", program=str(program))
+    return cli.build(ArmSettings(name="a", model="m", flags={}, options=options, project=Path()))
+
+
+READS_TEXT = replace(PROBES, reads=Absent("it reads no files"), fails_kind=FailureKind.AGENT)
+ACP_PLACES, CLI_PLACES = Places(acp_adapter), Places(cli_adapter)
+TestAcp = adapter_suite(
+    ACP_PLACES.adapter,
+    probes=replace(READS_TEXT, tool_rejected=Absent("what it asks waits for an answer here")),
+    context=ACP_PLACES.context,
+)
+TestCli = adapter_suite(
+    CLI_PLACES.adapter,
+    probes=replace(
+        READS_TEXT,
+        tool_asks=Absent("it is told to ask nobody"),
+        echo=Absent("a prompt goes to it as UTF-8, in which there are no lone surrogates"),
+    ),
+    context=CLI_PLACES.context,
+)
+
+
 # --- entry points ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["python", "scripted", "http", "openai", "anthropic"])
+@pytest.mark.parametrize("name", ["python", "scripted", "http", "openai", "anthropic", "cli", "acp"])
 def test_a_shipped_adapter_is_found_by_its_name_and_describes_its_options(name: str) -> None:
     factory = adapter_factories()[name]
     assert factory.name == name

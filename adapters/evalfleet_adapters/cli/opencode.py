@@ -25,6 +25,7 @@ def _launch(place: Place, wishes: Wishes) -> Launch:
         "share": "disabled",
         "autoupdate": False,
         "snapshot": False,
+        "agent": {"title": {"disable": True}},
         **wishes.settings,
         "model": model,
         "small_model": model,

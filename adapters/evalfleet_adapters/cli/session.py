@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import quote
 
-from evalfleet.errors import Acceptance, FailureKind, SendFailure
+from evalfleet.errors import SendFailure
 from evalfleet.model.model_route import model_prefix
 from evalfleet.model.turn import Turn, TurnInput
 from evalfleet.model.usage import Usage
@@ -15,6 +14,7 @@ from evalfleet.ports import AdapterContext
 from evalfleet.sandbox_ports import Command, CommandResult
 from evalfleet_adapters.cli.ending import Ended, failed_turn, judge_ending
 from evalfleet_adapters.cli.following import Transcript
+from evalfleet_adapters.cli.places import PATIENCE, unusable, with_pack, within, without_gateway, write_files
 from evalfleet_adapters.cli.program import AgentProgram, Place, Wishes
 from evalfleet_adapters.cli.spending import spent_since
 from evalfleet_adapters.converters.agent_report import AgentReport
@@ -23,12 +23,7 @@ from evalfleet_adapters.limits import within_deadline
 
 #: What a place says of itself: where its gateway and its home are, and the program's own version.
 _LOOK = 'printf "%s\\n" "$EVALFLEET_GATEWAY" "${HOME:-/tmp}"; exec "$1" --version'
-_WRITE = 'umask 077; mkdir -p "$1" && cat > "$1/$2"'
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
-#: The server of a Task pack's tools, where an arm gives it no other name.
-_PACK, _PACK_URL = "pack", "${gateway}/mcp"
-#: Seconds that a program may take to say its version, or a file to be written.
-_PATIENCE = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,29 +102,19 @@ class CliSession:
     async def _set_up(self, ctx: AdapterContext) -> _Ready:
         """Look whether the program is there as the arm wants it, and write its files."""
         setup, sandbox = self._setup, ctx.sandbox
-        look = Command(argv=("sh", "-c", _LOOK, "evalfleet", setup.command), timeout=_PATIENCE)
+        look = Command(argv=("sh", "-c", _LOOK, "evalfleet", setup.command), timeout=PATIENCE)
         seen = await sandbox.run(look)
         gateway, home, said = (*seen.text.split("\n", 2), "", "", "")[:3]
         self._check_program(seen, said)
         if not gateway:
-            raise _unusable(
-                "AGENT_WITHOUT_GATEWAY",
-                "the agent can't reach its model: this sandbox has no gateway; use the backend bubblewrap, container "
-                "or kubernetes",
-            )
+            raise without_gateway()
         place = Place(
             model_url=f"{gateway}{quote(model_prefix(ctx.arm))}", folder=f"{home}/.evalfleet-agent/{setup.program.name}"
         )
         named = with_pack(setup.wishes.servers) if ctx.tools else setup.wishes.servers
-        servers = {name: url.replace("${gateway}", gateway) for name, url in named.items()}
-        wishes = replace(setup.wishes, servers=servers)
+        wishes = replace(setup.wishes, servers=within(gateway, named))
         launch = setup.program.launch(place, wishes)
-        for name, text in launch.files.items():
-            argv = ("sh", "-c", _WRITE, "evalfleet", place.folder, name)
-            written = await sandbox.run(Command(argv=argv, stdin=text.encode(), timeout=_PATIENCE))
-            if not written.ok:
-                error = written.stderr.decode("utf-8", "replace").strip()
-                raise _unusable("AGENT_NOT_SET_UP", f"{place.folder}/{name} can't be written: {error}")
+        await write_files(sandbox, place.folder, launch.files)
         return _Ready(place, wishes, dict(launch.env))
 
     def _check_program(self, seen: CommandResult, said: str) -> None:
@@ -137,25 +122,16 @@ class CliSession:
         install = setup.program.install.format(version=setup.version)
         if not seen.ok:
             error = seen.stderr.decode("utf-8", "replace").strip()[-300:]
-            raise _unusable(
+            raise unusable(
                 "AGENT_MISSING",
                 f"{setup.command} --version does not work in the sandbox ({error}); install it there: {install}",
             )
         found = _VERSION.search(said)
         if found is None or found[0] != setup.version:
-            raise _unusable(
+            raise unusable(
                 "AGENT_VERSION",
                 f"{setup.command} is {said.strip()[:100]!r}, not {setup.version}: {install}, or set `version`",
             )
-
-
-def with_pack(servers: Mapping[str, str]) -> Mapping[str, str]:
-    """The servers of an arm with that of the eval's Task pack, unless one of them is it."""
-    return servers if _PACK_URL in servers.values() else {**servers, _PACK: _PACK_URL}
-
-
-def _unusable(code: str, message: str) -> SendFailure:
-    return SendFailure(message, kind=FailureKind.ADAPTER, code=code, acceptance=Acceptance.REJECTED)
 
 
 def _refuse_what_is_not_read(turn: TurnInput) -> None:
@@ -163,9 +139,7 @@ def _refuse_what_is_not_read(turn: TurnInput) -> None:
     given = (("files", turn.files), ("responses", turn.responses), ("output_schema", turn.output_schema))
     for name, value in given:
         if value:
-            raise _unusable(
-                "INPUT_UNSUPPORTED", f"the turn has {name}, which a program of `adapter: cli` does not read"
-            )
+            raise unusable("INPUT_UNSUPPORTED", f"the turn has {name}, which a program of `adapter: cli` does not read")
 
 
 def _ended(result: CommandResult, transcript: Transcript, noise: str) -> Ended:

@@ -237,4 +237,6 @@ def blueprint_of(plan: Plan, request: Request, run: str, settings: Settings, url
 def _unseen(plan: Plan) -> tuple[str, ...]:
     """The arms whose adapters make model calls that nobody sees."""
     factories = adapter_factories()
-    return tuple(arm.name for arm in plan.arms if not shows_calls(factories[arm.plan.settings.adapter]))
+    return tuple(
+        arm.name for arm in plan.arms if not shows_calls(factories[arm.plan.settings.adapter], arm.settings.options)
+    )

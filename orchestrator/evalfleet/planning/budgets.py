@@ -22,9 +22,10 @@ def budget_problems(
     experiment: Experiment | None,
     arms: Sequence[ArmPlan],
     options: Mapping[str, BaseModel],
-    shown: Callable[[str], bool],
+    shown: Callable[[str, BaseModel | None], bool],
 ) -> list[Problem]:
-    """What keeps a hard budget from being a promise; `shown` says of an adapter that its model calls can be seen."""
+    """What keeps a hard budget from being a promise; `shown` says of an adapter and its options
+    that its model calls can be seen."""
     if experiment is None or not experiment.budget.is_hard:
         return []
     found: dict[tuple[Any, ...], Problem] = {}
@@ -40,14 +41,14 @@ def _problems(
     experiment: Experiment,
     arms: Sequence[ArmPlan],
     options: Mapping[str, BaseModel],
-    shown: Callable[[str], bool],
+    shown: Callable[[str, BaseModel | None], bool],
 ) -> Iterator[_Found]:
     prices = PriceList(experiment.prices)
     for arm in arms:
         usd, tokens = experiment.budget.limits(arm.name)
         if not usd and not tokens:
             continue
-        if not shown(arm.settings.adapter) or experiment.isolation == "process":
+        if not shown(arm.settings.adapter, options.get(arm.name)) or experiment.isolation == "process":
             yield from _whole(experiment, arm, usd=usd, tokens=tokens)
             continue
         if usd and not prices.knows(arm.settings.model):

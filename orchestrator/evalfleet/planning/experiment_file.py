@@ -247,8 +247,8 @@ class _Check:
                 hint = nearest(backend, self._backends)
                 self._add("UNKNOWN_BACKEND", f"no sandbox backend is named {backend!r}", (*place, "backend"), hint=hint)
 
-    def _shows_calls(self, adapter: str) -> bool:
-        return adapter in self._factories and shows_calls(self._factories[adapter])
+    def _shows_calls(self, adapter: str, options: BaseModel | None) -> bool:
+        return adapter in self._factories and options is not None and shows_calls(self._factories[adapter], options)
 
     def _check_rates(self, experiment: Experiment | None, arms: tuple[ArmPlan, ...]) -> None:
         """Each rate is that of an arm's account, or of the judge's."""
