@@ -157,6 +157,15 @@ def span_intake() -> Any:
     return importlib.import_module("evalfleet.api.span_intake")
 
 
+def own_telemetry() -> Any:
+    """The module that exports evalfleet's own spans and metrics. Raises ConfigurationError when it is not installed."""
+    try:
+        return importlib.import_module("evalfleet.telemetry.exporting")
+    except ModuleNotFoundError as error:
+        what = "telemetry.export: needs what `pip install 'evalfleet[telemetry]'` installs"
+        raise ConfigurationError(f"{what}: {error}") from error
+
+
 def waterfalls() -> Any:
     """The module that decodes stored spans: only who looks at spans pays for it."""
     return importlib.import_module("evalfleet.api.waterfalls")

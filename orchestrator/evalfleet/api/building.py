@@ -20,6 +20,7 @@ from evalfleet.api.budgets import attempt_purse
 from evalfleet.api.gateways import GatewayOnDemand, model_app
 from evalfleet.api.lanes import IsolatedAttempt, LaneAttempt
 from evalfleet.api.models import ModelOnDemand
+from evalfleet.api.own_telemetry import OwnTelemetry, header_secrets, open_telemetry
 from evalfleet.api.workdirs import git_tool
 from evalfleet.clock import SystemClock
 from evalfleet.errors import ConfigurationError
@@ -34,7 +35,7 @@ from evalfleet.execution.threads import AuthorThreads
 from evalfleet.governor.local import LocalGovernor
 from evalfleet.grading.prices import PriceList
 from evalfleet.model.definition import EvalDefinition, SandboxSpec
-from evalfleet.model.experiment import Redact
+from evalfleet.model.experiment import Experiment, Redact
 from evalfleet.model.money import Money
 from evalfleet.model.sandbox import DefaultBackend, KeepSandbox
 from evalfleet.planning.arm_probe import arm_settings
@@ -82,12 +83,15 @@ class Workshop:
     secrets: KnownSecrets
     price: Price | None
     spans: SpanOutlets | None
+    own: OwnTelemetry | None
 
     async def close(self) -> tuple[str, ...]:
         """Close adapters, sandboxes and processes; what went wrong, as texts."""
         problems = await self.executor.close()
         if self.spans is not None:
             await self.spans.close()
+        if self.own is not None:
+            await self.own.close()
         if self.governor is not None:
             await self.governor.close()
         await self.backends.close()
@@ -168,6 +172,7 @@ def _build_workshop(blueprint: RunBlueprint, governor: LocalGovernor | None, spa
         secrets=secrets,
         price=services.price,
         spans=spans,
+        own=open_telemetry(blueprint, {name: arm.settings.model for name, arm in arms.items()}, secrets),
     )
 
 
@@ -235,6 +240,8 @@ def build_grader(blueprint: RunBlueprint, definitions: Mapping[str, EvalDefiniti
 def _hidden(snapshot: Mapping[str, Any], redact: Redact) -> Redactor:
     """What nothing that is kept of an attempt shows: the secrets that the experiment names, and what it says beside."""
     values = {*_named_secrets(snapshot), *_named_secrets([*redact.env], named=True)}
+    with contextlib.suppress(ConfigurationError):  # who exports is told
+        values |= header_secrets(Experiment.from_snapshot(snapshot).telemetry, EnvironmentSecrets())
     return Redactor.of(values, [re.compile(pattern) for pattern in redact.patterns])
 
 
@@ -327,6 +334,7 @@ def build_worker(blueprint: RunBlueprint, workshop: Workshop, name: str, lanes: 
         of_workshop = workshop.executor, workshop.encoder, workshop.clock, workshop.failpoint, workshop.recordings
         lane = LaneAttempt(grant, *of_workshop)
         lane.tell_when_made(worker.made)
+        lane.tell_when_over(None if workshop.own is None else workshop.own.tell)
         lane.wait_in(WorkerLane(worker, grant.attempt))
         lane.record_with(worker.record)
         purse = attempt_purse(blueprint, grant, workshop.price, partial(worker.ask, grant.attempt))

@@ -32,6 +32,7 @@ async def run(result: Path, job: bytes) -> None:
     lane = LaneAttempt(
         grant, workshop.executor, workshop.encoder, workshop.clock, workshop.failpoint, workshop.recordings
     )
+    lane.tell_when_over(None if workshop.own is None else workshop.own.tell)
     lane.pay_with(attempt_purse(blueprint, grant, workshop.price, None))
     sealed = await lane.run()
     partial = result.with_suffix(".part")

@@ -21,6 +21,7 @@ from evalfleet.execution.paid_calls import AttemptPurse
 from evalfleet.execution.seal import never_ran
 from evalfleet.execution.waiting import Lane
 from evalfleet.grading.judge_prompts import Question
+from evalfleet.model.case import Case
 from evalfleet.model.money import Money
 from evalfleet.model.record import AttemptEvidence, Recording, SealedAttempt
 from evalfleet.ports import Clock
@@ -61,6 +62,7 @@ class LaneAttempt:
         self._recordings = recordings
         self._judging: asyncio.Future[AttemptEvidence] | None = None
         self._purse: AttemptPurse | None = None
+        self._told: Callable[[AttemptEvidence, Case], None] | None = None
 
     def record_with(self, hand_over: Callable[[Recording], Awaitable[None]]) -> None:
         """Have the attempt recorded before it is judged, and after turns from which it can be continued.
@@ -86,6 +88,10 @@ class LaneAttempt:
         """Have `made` told the attempt and the seconds that its sandbox took to be made, once it is there."""
         self._control.sandbox_made = partial(made, self._grant.attempt)
 
+    def tell_when_over(self, told: Callable[[AttemptEvidence, Case], None] | None) -> None:
+        """Have `told` what the attempt was, once it is over."""
+        self._told = told
+
     def wait_in(self, lane: Lane) -> None:
         """Have the attempt leave its lane while it waits for model calls."""
         self._control.lane = lane
@@ -97,6 +103,8 @@ class LaneAttempt:
     async def run(self) -> SealedAttempt:
         evidence = await self._evidence()
         sealed = await seal(evidence, self._grant, self._encoder, self._clock)
+        if self._told is not None:
+            self._told(evidence, self._grant.case)
         if self._purse is not None:
             sealed = replace(sealed, spending=self._purse.spending(_unseen(evidence, sealed, self._purse)))
         self._failpoint("during_seal")

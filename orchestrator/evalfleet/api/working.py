@@ -18,6 +18,8 @@ from evalfleet.scheduling.worker import Exchange, Worker
 ALONE = 2 << 30
 #: Seconds after the grace of its last spans in which a worker has written them, or gives up.
 SPANS_WRITTEN_WITHIN = 20.0
+#: Seconds in which it has sent its own to a collector, or gives up.
+SPANS_SENT_WITHIN = 12.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,10 @@ class WorkerBlueprint:
 
     @property
     def farewell(self) -> float:
-        """Spans that wait to be written are worth some seconds."""
+        """Spans that wait to be written or sent are worth some seconds."""
         telemetry = self.run.experiment.telemetry
-        return telemetry.grace + SPANS_WRITTEN_WITHIN if telemetry.receive else 0.0
+        sending = 0.0 if telemetry.export is None else SPANS_SENT_WITHIN
+        return max(sending, telemetry.grace + SPANS_WRITTEN_WITHIN if telemetry.receive else 0.0)
 
     async def worker(
         self, run_key: int, name: str, lanes: int, exchange: Exchange, rationing: Rationing

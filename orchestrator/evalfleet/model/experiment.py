@@ -301,18 +301,25 @@ class Redact(Strict):
 
 
 class Telemetry(Strict):
-    """Whether agents may send spans, and where to.
+    """Whether agents may send spans, and where to; and where evalfleet sends its own.
 
     Each attempt has an address of its own. `port` is one of this machine beside that, for agents that know no attempt's
     address: whose a span is its trace id says. What comes within `grace` seconds after an attempt is kept.
+
+    `export` is the base of a collector's OTLP over HTTP; `export_headers_env` names the secret with its headers, as
+    `name=value` by commas.
     """
 
     receive: bool = False
     port: Annotated[int, Field(ge=1, le=65_535)] | None = None
     grace: Duration = 2.0
+    export: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] | None = None
+    export_headers_env: Text | None = None
 
     @model_validator(mode="after")
     def _a_port_receives(self) -> Telemetry:
+        if self.export_headers_env is not None and self.export is None:
+            raise ValueError("export_headers_env is for what is exported: name the collector by `export`, too")
         if self.port is not None and not self.receive:
             raise ValueError("port is where spans are received: say `receive: true`, too")
         return self
