@@ -19,7 +19,7 @@ from evalfleet_adapters.cli.program import Wishes
 
 VERSION = "1"
 
-_OPERATIONAL = frozenset({"api_key_env", "keep_model_bodies"})
+_OPERATIONAL = frozenset({"api_key_env", "keep_model_bodies", "stream_usage"})
 
 _COVERAGE = Coverage(
     events=partial("an agent tells what it likes by this protocol"),
@@ -72,6 +72,7 @@ class AcpOptions(BaseModel):
     max_tokens: int | None = Field(
         None, ge=1, description="Token limit of each answer: the gateway sets it in requests with none or a higher one."
     )
+    stream_usage: bool = Field(True, description="Whether chat streams that do not tell their usage are asked to.")
     keep_model_bodies: bool = Field(False, description="Whether requests to the model and its answers are kept whole.")
 
     @model_validator(mode="after")
@@ -167,6 +168,7 @@ class AcpFactory:
                 models=(arm.model,),
                 output_limit=options.max_tokens,
                 keeps_bodies=options.keep_model_bodies,
+                stream_usage=options.stream_usage,
             ),
         )
 

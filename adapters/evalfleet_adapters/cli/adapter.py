@@ -26,7 +26,7 @@ VERSION = "1"
 PROGRAMS: dict[str, AgentProgram] = {program.name: program for program in (CODEX, CLAUDE_CODE, OPENCODE)}
 
 #: Options that change how the agent is reached, not what it is.
-_OPERATIONAL = frozenset({"api_key_env", "program", "grace", "keep_model_bodies"})
+_OPERATIONAL = frozenset({"api_key_env", "program", "grace", "keep_model_bodies", "stream_usage"})
 
 Plain = str | int | float | bool
 
@@ -60,6 +60,7 @@ class CliOptions(BaseModel):
         ge=1,
         description="Token limit of each answer: the gateway sets it in requests with none or a higher one.",
     )
+    stream_usage: bool = Field(True, description="Whether chat streams that do not tell their usage are asked to.")
     keep_model_bodies: bool = Field(
         False,
         description="Whether requests to the model and its answers are kept whole.",
@@ -133,6 +134,7 @@ class CliFactory:
             models=(arm.model,),
             output_limit=options.max_tokens,
             keeps_bodies=options.keep_model_bodies,
+            stream_usage=options.stream_usage,
         )
         return CliAdapter(setup, upstream)
 

@@ -111,7 +111,8 @@ class SpanIntake:
         about = {
             "evalfleet.run": job.run,
             "evalfleet.attempt": str(job.attempt),
-            "evalfleet.case": case.eval_id,
+            "evalfleet.case": str(case.ordinal),
+            "evalfleet.eval": case.eval_id,
             "evalfleet.arm": case.arm,
             "evalfleet.repetition": str(case.repetition),
         }

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from evalfleet.model.model_route import Dialect, ModelUpstream
 
@@ -94,12 +95,20 @@ def _limited(upstream: ModelUpstream, document: Mapping[str, Any]) -> dict[str, 
     name, asked = _limit_of(document)
     if most is None or (asked is not None and asked <= most):
         return {}
-    return {name or ("max_output_tokens" if upstream.dialect is Dialect.RESPONSES else "max_tokens"): most}
+    return {name or _limit_name(upstream): most}
+
+
+def _limit_name(upstream: ModelUpstream) -> str:
+    """How a request without a limit says one: OpenAI's newer models take another field than all others do."""
+    if upstream.dialect is Dialect.RESPONSES:
+        return "max_output_tokens"
+    own = upstream.dialect is Dialect.CHAT and urlsplit(upstream.base_url).hostname == "api.openai.com"
+    return "max_completion_tokens" if own else "max_tokens"
 
 
 def _telling_usage(upstream: ModelUpstream, document: Mapping[str, Any]) -> dict[str, Any]:
     """What is changed of a request for a stream that would not tell its usage: it is asked to, at its end."""
-    if upstream.dialect is not Dialect.CHAT or document.get("stream") is not True:
+    if upstream.dialect is not Dialect.CHAT or not upstream.stream_usage or document.get("stream") is not True:
         return {}
     options = document.get("stream_options")
     own = cast("dict[str, Any]", options) if isinstance(options, dict) else {}

@@ -20,7 +20,7 @@ class ModelUpstream:
 
     `base_url` is what the dialect's own SDK takes: with `/v1` of `chat` and `responses`, without of `messages`. A
     request for another model than one of `models` is refused. `output_limit` is in tokens: no answer may be longer.
-    `keeps_bodies` has whole requests and answers kept as evidence.
+    `keeps_bodies` has whole requests and answers kept as evidence; `stream_usage` asks chat streams to tell theirs.
     """
 
     dialect: Dialect
@@ -30,6 +30,7 @@ class ModelUpstream:
     models: tuple[str, ...]
     output_limit: int | None = None
     keeps_bodies: bool = False
+    stream_usage: bool = True
 
 
 def model_prefix(arm: str) -> str:

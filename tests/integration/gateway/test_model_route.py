@@ -285,3 +285,9 @@ async def test_counting_tokens_is_no_call() -> None:
         assert json.loads(on.model.requests[-1].body) == SAID
     assert answer.json() == {"input_tokens": 1}
     assert not on.told.calls and not on.told.observed
+
+
+async def test_a_provider_that_takes_no_stream_options_is_sent_none() -> None:
+    async with way(Dialect.CHAT, ModelTurn(text="one"), stream_usage=False) as on:
+        await on.ask("chat/completions", stream=True)
+        assert json.loads(on.model.requests[-1].body) == {**SAID, "stream": True}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from evalfleet.gateway.model_audit import ModelAudit, instructions_of
+from evalfleet.gateway.model_request import read_request
 from evalfleet.model.model_route import Dialect, ModelUpstream
 
 TEXT = {"type": "text", "text": "Two."}
@@ -59,6 +61,27 @@ def test_changed_instructions_are_told_anew() -> None:
     on = audit(Dialect.MESSAGES)
     told = [on.request({"system": text}).instructions for text in ("a", "a", "b", "a")]
     assert told == ["a", None, "b", None]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "base_url", "asked", "sent"),
+    [
+        (Dialect.CHAT, "https://api.openai.com/v1", {}, {"max_completion_tokens": 40}),
+        (Dialect.CHAT, "http://127.0.0.1:8000/v1", {}, {"max_tokens": 40}),
+        (Dialect.CHAT, "https://api.openai.com/v1", {"max_tokens": 99}, {"max_tokens": 40}),
+        (Dialect.CHAT, "http://127.0.0.1:8000/v1", {"max_completion_tokens": 7}, {"max_completion_tokens": 7}),
+        (Dialect.RESPONSES, "https://api.openai.com/v1", {}, {"max_output_tokens": 40}),
+        (Dialect.MESSAGES, "https://api.anthropic.com", {"max_tokens": "many"}, {"max_tokens": 40}),
+    ],
+)
+def test_the_limit_of_an_answer(dialect: Dialect, base_url: str, asked: dict[str, Any], sent: dict[str, Any]) -> None:
+    upstream = ModelUpstream(
+        dialect=dialect, provider="cli", base_url=base_url, key=None, models=("m",), output_limit=40
+    )
+    path = {Dialect.CHAT: "/v1/chat/completions", Dialect.RESPONSES: "/v1/responses", Dialect.MESSAGES: "/v1/messages"}
+    read = read_request(upstream, "POST", path[dialect], json.dumps({"model": "m", **asked}).encode())
+    assert json.loads(read.body) == {"model": "m", **sent}
+    assert read.output_limit == next(iter(sent.values()))
 
 
 def audit(dialect: Dialect) -> ModelAudit:
