@@ -355,6 +355,10 @@ class Recorder(Protocol):
         """What each arm has spent by now, by its name; asked once after a claim, in a run that has a budget."""
         ...
 
+    async def solved(self, cycle: int) -> Sequence[int]:
+        """The pass-style cases that have passed, by ordinal modulo `cycle`; asked after a claim, with early exit."""
+        ...
+
     async def beat(self, progress: Mapping[str, Any]) -> bool:
         """Renew the run's heartbeat and progress; False when the epoch is no longer ours."""
         ...

@@ -11,7 +11,7 @@ import pytest
 from evalfleet.model import ids
 from evalfleet.model.record import Committed, PendingCase
 from evalfleet.scheduling import decide as decide_module
-from evalfleet.scheduling import grants, leases, losses, recordings, settling, spending
+from evalfleet.scheduling import early_exit, grants, leases, losses, recordings, settling, spending
 from evalfleet.scheduling import state as state_module
 from evalfleet.scheduling.breaker import Breaker, Health
 from evalfleet.scheduling.events import Decision, Event, Exchanged, Reply
@@ -283,6 +283,23 @@ def broke_attempts_wait_for_ever(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(spending, "_end_stuck", lambda state, purse: None)
 
 
+def forget_what_passed_at_a_claim(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator that follows on another grants repetitions that nobody needs."""
+    patch.setattr(state_module, "_solved", lambda claim, cycle: bytearray(cycle))
+
+
+def take_any_end_for_a_success(patch: pytest.MonkeyPatch) -> None:
+    """A repetition that failed ends the others, too."""
+    right = settling._attempt_committed
+
+    def wrong(state: RunState, write: Any, result: Committed, now: float) -> None:
+        if write.sealed.attempt in result.settled:
+            early_exit.passed(state, state.cases.get(write.sealed.case))
+        right(state, write, result, now)
+
+    patch.setattr(settling, "_attempt_committed", wrong)
+
+
 BUGS: dict[str, Plant] = {
     "ack before commit": ack_before_commit,
     "epoch read without lock": epoch_read_without_lock,
@@ -316,4 +333,6 @@ BUGS: dict[str, Plant] = {
     "reservation forgotten by a claim": reservation_forgotten_by_a_claim,
     "top-up handed out before it is durable": top_up_handed_out_before_it_is_durable,
     "broke attempts wait for ever": broke_attempts_wait_for_ever,
+    "solved evals forgotten by a claim": forget_what_passed_at_a_claim,
+    "any end taken for a success": take_any_end_for_a_success,
 }

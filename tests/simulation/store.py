@@ -16,7 +16,7 @@ from evalfleet.model.record import (
     OpenIntent,
     PendingCase,
 )
-from evalfleet.model.verdict import Outcome
+from evalfleet.model.verdict import Outcome, Settlement, Verdict
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Row:
     excused: bool = False
     at: float = 0.0
     epoch: int = 0
+    passed: bool = False
 
 
 @dataclass
@@ -47,6 +48,7 @@ class Tables:
     closed: dict[int, tuple[str, Spending]] = field(default_factory=dict)
     recordings: dict[int, int] = field(default_factory=dict)
     beginnings: dict[int, int] = field(default_factory=dict)
+    not_needed: set[int] = field(default_factory=set)
 
     def copied(self) -> Tables:
         """What they hold now; rows themselves never change."""
@@ -58,14 +60,16 @@ class Tables:
             closed=dict(self.closed),
             recordings=dict(self.recordings),
             beginnings=dict(self.beginnings),
+            not_needed=set(self.not_needed),
         )
 
 
 class SimStore:
     """One run's rows. `commit` is called at the instant the transaction takes effect."""
 
-    def __init__(self, cases: list[Case]) -> None:
+    def __init__(self, cases: list[Case], cycle: int | None = None) -> None:
         self.cases = cases
+        self.cycle = cycle
         self.tables = Tables()
         self.history: list[tuple[float, Tables]] = []
         self.down_until = 0.0
@@ -101,7 +105,13 @@ class SimStore:
             ),
             age=now - self.claimed[0][0],
             spending=self.spending(),
+            solved=self.solved(),
         )
+
+    def solved(self) -> tuple[int, ...]:
+        t = self.tables
+        passed = (case for case, a in t.settlements.items() if a is not None and t.attempts[a].passed)
+        return () if self.cycle is None else tuple({case % self.cycle for case in passed})
 
     def spent(self) -> float:
         return sum(row.cost for row in self.tables.attempts.values())
@@ -161,6 +171,7 @@ class SimStore:
                 excused=write.excused,
                 at=now,
                 epoch=epoch,
+                passed=seal.verdict is Verdict.PASSED,
             )
             if write.settles and not superseded:
                 t.settlements[seal.case] = seal.attempt
@@ -169,6 +180,8 @@ class SimStore:
             if without.case not in t.settlements:
                 t.settlements[without.case] = None
                 settled_cases.add(without.case)
+                if without.how is Settlement.NOT_NEEDED:
+                    t.not_needed.add(without.case)
         for intent in batch.intents:
             if intent.attempt not in t.closed:
                 arm = self.cases[intent.case].arm

@@ -44,6 +44,7 @@ from evalfleet.scheduling.messages import CommandKind, ExchangeReply, ExchangeRe
 from evalfleet.scheduling.state import Adoption, RunPolicy, RunState, begin
 from evalfleet.scheduling.worker_state import Contact, WorkerState
 from tests.simulation import spending, waiting
+from tests.simulation.repeating import Repetitions
 from tests.simulation.store import SimStore
 from tests.simulation.weather import Weather
 
@@ -137,7 +138,8 @@ class World:
         self.market = spending.Market.of(seed, count)
         if self.weather.outage is not None:
             self._add_sandboxed_cases()
-        self.store = SimStore(self.cases)
+        self.repetitions = Repetitions.of(seed, len(self.cases))
+        self.store = SimStore(self.cases, self.repetitions.cycle)
         self.policy = RunPolicy(
             concurrency=self.random.choice([2, 5, 100]),
             per_arm={"a": self.random.choice([1, 3])} if self.random.random() < 0.3 else {},
@@ -148,6 +150,7 @@ class World:
             sandboxes=self.weather.sandboxes,
             sandbox_starts=self.weather.starts,
             budget=self.market.policy,
+            cycle=self.repetitions.cycle,
         )
         if self.weather.outage is not None:
             # With a small window the same few cases would have to stand the whole outage.
@@ -640,7 +643,7 @@ class World:
     ) -> None:
         grant = worker.running.pop(attempt)
         del worker.since[attempt]
-        verdict = Verdict.PASSED if outcome is Outcome.COMPLETED else Verdict.ERRORED
+        verdict = self.repetitions.verdict(attempt) if outcome is Outcome.COMPLETED else Verdict.ERRORED
         rows = EncodedRows(b"x" * 100)
         sealed = SealedAttempt(attempt, grant.case.ordinal, outcome, verdict, rows, kind, code)
         worker.state.seal(spending.paid(worker, replace(sealed, cost_usd=1.0, judge_usd=0.25)))
@@ -798,6 +801,8 @@ class World:
             if any(held.case.ordinal == ordinal for held in other.running.values()):
                 raise Violation(f"case {ordinal} was granted while {other.state.id} may act on it")
         self.check_sandboxes(grant)
+        if (problem := self.repetitions.granted_too_much(self.store, ordinal, grant.attempt)) is not None:
+            raise Violation(problem)
         agent = self.agents[ordinal]
         if grant.case.external and agent.starts > 0 and not grant.recorded:
             raise Violation(f"external case {ordinal} was executed again")
@@ -837,6 +842,8 @@ class World:
         if tables.finished != RunStatus.COMPLETED.value and not limited:
             raise Violation(f"the run ended {tables.finished}")
         if (problem := spending.wrong_end(self.market, self.store, limited=limited)) is not None:
+            raise Violation(problem)
+        if (problem := self.repetitions.wrong_end(self.store)) is not None:
             raise Violation(problem)
         unsettled = [case.ordinal for case in self.cases if case.ordinal not in tables.settlements]
         if unsettled and not limited:

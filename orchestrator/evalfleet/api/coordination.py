@@ -69,6 +69,7 @@ def run_policy(run: RunBlueprint) -> RunPolicy:
         outage=limits.outage,
         wall=None if run.debugging else experiment.budget.wall,
         budget=budget_policy(run),
+        cycle=run.cases // experiment.repetitions if experiment.stop.early_exit else None,
         attempt_timeout=None if run.debugging else attempt_timeout,
         stall_limit=float("inf") if run.debugging else STALL_LIMIT,
     )

@@ -235,6 +235,14 @@ class Budget(Strict):
         )
 
 
+class StopRules(Strict):
+    """What ends a part of a run before all of it is done. With `early_exit` an eval that an arm has passed in one
+    repetition is not tried in those that have not begun.
+    """
+
+    early_exit: bool = False
+
+
 class Rate(Strict):
     """What an account allows: requests and tokens a minute, and calls at once. All runs of a cluster share it."""
 
@@ -340,6 +348,7 @@ class Experiment(Strict):
     judge: JudgeLayer | None = None
     limits: Limits = Limits()
     budget: Budget = Budget()
+    stop: StopRules = StopRules()
     rate: Mapping[Text, Rate] = {}
     prices: Mapping[Text, Price] = {}
     redact: Redact = Redact()

@@ -261,8 +261,8 @@ class Claim:
     cases by verdict, or by how they were settled without one. All verdicts are those of the run's current grading.
     `judge_usd` is what judges cost so far, later gradings included, `unknown_judge_cost` the number of their calls
     without a figure. `recent` holds how the last attempts of the run ended, the oldest first. `age` is how many seconds
-    ago the run began, by the store's clock. `spending` is what each arm has spent, in a run with a
-    budget.
+    ago the run began, by the store's clock. `spending` is what each arm has spent, in a run with a budget; `solved`
+    the cases of a repetition that have passed in any, in one with early exit.
     """
 
     run_key: int
@@ -279,3 +279,4 @@ class Claim:
     recent: tuple[EndedAttempt, ...] = ()
     age: float = 0.0
     spending: Mapping[str, Spending] = field(default_factory=dict[str, Spending])
+    solved: tuple[int, ...] = ()

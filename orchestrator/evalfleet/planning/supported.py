@@ -22,7 +22,6 @@ OVERRIDABLE: tuple[tuple[str, ...], ...] = (
 
 #: Keys with a meaning that this version does not act on; "*" stands for any name.
 _UNSUPPORTED: tuple[tuple[str, ...], ...] = (
-    ("stop", "early_exit"),
     ("stop", "precision"),
     ("hooks",),
     ("arms", "*", "telemetry"),

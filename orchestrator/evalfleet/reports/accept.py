@@ -16,7 +16,7 @@ from evalfleet.model.suite import Severity
 from evalfleet.model.verdict import RunStatus
 from evalfleet.reports.classes import LEAVING, CaseClass, classes_of
 from evalfleet.reports.figures import part_of
-from evalfleet.reports.headline import PassHeadline, ScoreHeadline, headline
+from evalfleet.reports.headline import PassHeadline, ScoreHeadline, headline, solved_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +45,22 @@ def decide_acceptance(aggregate: RunAggregate, rule: Accept) -> Accepted:
     arms, unknown = _selected(aggregate.arms, rule.arms)
     if unknown:
         return Accepted(False, tuple(f"accept.arms names {name}, which the run does not have" for name in unknown))
-    decisions = [_decide_arm(arm, rule) for arm in arms] or [Accepted(False, ("the run has no cases",))]
+    within = solved_within(aggregate.run.experiment)
+    decisions = [_decide_arm(arm, rule, within) for arm in arms] or [Accepted(False, ("the run has no cases",))]
     decisions += [_suites(aggregate, arm.arm) for arm in arms]
     reasons = tuple(reason for each in decisions for reason in each.reasons)
     return Accepted(_all([each.decision for each in decisions]), reasons)
 
 
-def _decide_arm(arm: ArmCounts, rule: Accept) -> Accepted:
+def _decide_arm(arm: ArmCounts, rule: Accept, within: int | None) -> Accepted:
     classes = classes_of(arm)
     checks = [_skips(arm, classes, rule)]
     if rule.pass_rate is not None:
-        checks.append(_pass_rate(arm, rule.pass_rate.min))
+        checks.append(_pass_rate(arm, rule.pass_rate.min, within))
     if rule.mean_score is not None:
         checks.append(_mean_score(arm, rule.mean_score.min))
     if rule.pass_rate is None and rule.mean_score is None:
-        checks.append(_every_case_passed(arm, classes))
+        checks.append(_every_eval_solved(arm, within) or _every_case_passed(arm, classes))
     reasons = tuple(f"arm {arm.arm}: {reason}" for each in checks for reason in each.reasons)
     return Accepted(_all([each.decision for each in checks]), reasons)
 
@@ -100,8 +101,19 @@ def _every_case_passed(arm: ArmCounts, classes: Mapping[CaseClass, int]) -> Acce
     return Accepted(True)
 
 
-def _pass_rate(arm: ArmCounts, minimum: float) -> Accepted:
-    figures = headline(arm)
+def _every_eval_solved(arm: ArmCounts, within: int | None) -> Accepted | None:
+    """With early exit, whether each eval passed in one of its repetitions; None in any other run."""
+    figures = headline(arm, within)
+    if not isinstance(figures, PassHeadline) or figures.within is None or not figures.total:
+        return None
+    if figures.passed == figures.total:
+        return Accepted(True)
+    solved = part_of(figures.passed, figures.total, "eval")
+    return Accepted(False, (f"{solved} solved within {figures.within} repetitions",))
+
+
+def _pass_rate(arm: ArmCounts, minimum: float, within: int | None) -> Accepted:
+    figures = headline(arm, within)
     if not isinstance(figures, PassHeadline):
         return Accepted(False, ("accept.pass_rate does not apply: the arm is score-style (use mean_score)",))
     if figures.bounds is None:
@@ -111,7 +123,8 @@ def _pass_rate(arm: ArmCounts, minimum: float) -> Accepted:
     if figures.bounds.high < minimum:
         return Accepted(False, (f"pass rate at most {figures.bounds.high:.4f}, below {minimum:g}",))
     low, high = figures.bounds.low, figures.bounds.high
-    missing = f"{part_of(figures.missing, figures.total, 'case')} unanswered"
+    unit = "case" if figures.within is None else "eval"
+    missing = f"{part_of(figures.missing, figures.total, unit)} unanswered"
     return Accepted(None, (f"pass rate lies between {low:.4f} and {high:.4f}, around {minimum:g}: {missing}",))
 
 

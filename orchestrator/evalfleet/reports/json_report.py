@@ -171,7 +171,8 @@ def _counters(counts: ArmCounts) -> dict[str, Any]:
 def _headline(figures: Headline) -> dict[str, Any]:
     if isinstance(figures, PassHeadline):
         return {
-            "measure": "pass_rate",
+            "measure": "pass_rate" if figures.within is None else "solved_within",
+            **({} if figures.within is None else {"within": figures.within}),
             "passed": figures.passed,
             "answered": figures.answered,
             "missing": figures.missing,

@@ -11,7 +11,7 @@ from evalfleet.model.verdict import Style
 from evalfleet.reports.accept import Accepted, accept_rule, decide_acceptance
 from evalfleet.reports.classes import LEAVING, CaseClass, add_classes, class_of, classes_of
 from evalfleet.reports.figures import counted, part_of
-from evalfleet.reports.headline import Headline, headline, reliability
+from evalfleet.reports.headline import Headline, headline, reliability, solved_within
 from evalfleet.reports.repetitions import PerEval, per_eval
 
 
@@ -65,7 +65,8 @@ def build_report(aggregate: RunAggregate, notable: tuple[CaseView, ...] = ()) ->
 
     Raises StoreError when an arm's counts don't add up, DefinitionError when the accept rule is invalid.
     """
-    arms = tuple(_arm_report(counts) for counts in aggregate.arms)
+    within = solved_within(aggregate.run.experiment)
+    arms = tuple(_arm_report(counts, within) for counts in aggregate.arms)
     return ReportModel(
         run=aggregate.run,
         arms=arms,
@@ -76,23 +77,23 @@ def build_report(aggregate: RunAggregate, notable: tuple[CaseView, ...] = ()) ->
     )
 
 
-def _arm_report(counts: ArmCounts) -> ArmReport:
+def _arm_report(counts: ArmCounts, within: int | None) -> ArmReport:
     classes = classes_of(counts)
-    figures = headline(counts)
+    figures = headline(counts, within)
     return ArmReport(
         counts=counts,
         classes=classes,
         headline=figures,
         reliability=reliability(classes),
-        per_eval=_per_eval(counts),
+        per_eval=_per_eval(counts, stopped_early=within is not None or counts.not_needed > 0),
         notes=(*figures.notes, *_notes(counts)),
     )
 
 
-def _per_eval(counts: ArmCounts) -> PerEval | None:
+def _per_eval(counts: ArmCounts, *, stopped_early: bool) -> PerEval | None:
     if counts.by_eval is None or counts.style is Style.SCORE:
         return None
-    return per_eval(counts.by_eval, stopped_early=counts.not_needed > 0)
+    return per_eval(counts.by_eval, stopped_early=stopped_early)
 
 
 def _notes(counts: ArmCounts) -> tuple[str, ...]:

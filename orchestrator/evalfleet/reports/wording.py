@@ -44,8 +44,9 @@ def arm_cells(counts: ArmCounts, figures: Headline, name: str) -> tuple[str, ...
 def headline_cells(figures: Headline) -> tuple[str, str, str, str]:
     """Result, interval, bounds and coverage of an arm. A rate never stands without how much it covers."""
     if isinstance(figures, PassHeadline):
+        of = "" if figures.within is None else f" evals within {figures.within}"
         return (
-            f"{percent(figures.rate)} ({figures.passed}/{figures.answered})",
+            f"{percent(figures.rate)} ({figures.passed}/{figures.answered}{of})",
             span(figures.interval),
             span(figures.bounds),
             f"{percent(figures.coverage)} ({figures.answered}/{figures.total})",

@@ -100,6 +100,8 @@ class Coordinator:
         claim = await self._recorder.claim(holder, takeover=takeover, steal=steal)
         if self._policy.budget is not None:
             claim = replace(claim, spending=await self._recorder.spending())
+        if self._policy.cycle is not None:
+            claim = replace(claim, solved=tuple(await self._recorder.solved(self._policy.cycle)))
         self._state = begin(claim, self._policy, self._clock.monotonic(), self._clock.wall(), adoption=adoption)
         self._spawn(self._tick())
         self._spawn(self._beat())

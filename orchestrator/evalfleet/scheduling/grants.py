@@ -7,7 +7,7 @@ from collections import deque
 from evalfleet.model.ids import attempt_id
 from evalfleet.model.money import Money
 from evalfleet.model.record import Intent, IntentKind
-from evalfleet.scheduling import admission, spending
+from evalfleet.scheduling import admission, early_exit, spending
 from evalfleet.scheduling.messages import Grant
 from evalfleet.scheduling.state import Lease, OpenCase, Phase, RunState, WorkerView
 
@@ -54,7 +54,9 @@ def _next_ready(state: RunState, now: float) -> OpenCase | None:
         while queue:
             case = state.cases.get(queue[0])
             if case is not None and case.phase is Phase.PENDING:
-                break
+                if early_exit.is_needed(state, case):
+                    break
+                early_exit.skip(state, case)
             queue.popleft()
         if queue:
             case = state.cases[queue[0]]

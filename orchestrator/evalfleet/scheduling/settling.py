@@ -14,7 +14,7 @@ from evalfleet.model.record import (
     SettleWithout,
 )
 from evalfleet.model.verdict import Outcome, RunStatus, Settlement, Verdict
-from evalfleet.scheduling import admission, grants, losses, recordings, spending
+from evalfleet.scheduling import admission, early_exit, grants, losses, recordings, spending
 from evalfleet.scheduling.events import PageRead, StopAsked
 from evalfleet.scheduling.messages import CommandKind, WorkerCommand
 from evalfleet.scheduling.state import OpenCase, Phase, RunState, WorkerView
@@ -117,6 +117,8 @@ def _attempt_committed(state: RunState, write: AttemptWrite, result: Committed, 
     if seal.attempt in result.rejected:
         _rejected(state, write, now)
     elif seal.attempt in result.settled:
+        if seal.verdict is Verdict.PASSED:
+            early_exit.passed(state, case)
         _count(state, seal.verdict)
         _close(state, seal.case)
     elif case is None or case.phase is not Phase.COMMITTING:

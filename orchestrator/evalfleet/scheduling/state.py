@@ -51,7 +51,8 @@ class RunPolicy:
     `sandboxed` names the arms whose attempts have a sandbox: at most `sandboxes` of those at once, and so many
     `sandbox_starts` a second. `isolated` says that attempts run in processes of their own, which tell nothing before
     they end. A run that only waits for paused arms is limited after `outage`, and nothing is granted any more once the
-    run is older than `wall`, or once its `budget` is spent.
+    run is older than `wall`, or once its `budget` is spent. With early exit `cycle` is how many cases a repetition has:
+    those of an eval that its arm has passed are not needed any more.
     """
 
     concurrency: int
@@ -68,6 +69,7 @@ class RunPolicy:
     outage: float = 1800.0
     wall: float | None = None
     budget: BudgetPolicy | None = None
+    cycle: int | None = None
     attempt_timeout: float | None = None
     lease_ttl: float = 30.0
     lease_grace: float = 5.0
@@ -261,6 +263,7 @@ class RunState:
     """Everything the coordinator knows of its run. Times are on its monotonic clock unless said.
 
     `tallies` counts settled cases by verdict, `kinds` the unscored attempts of this incarnation by failure kind.
+    `solved` says of each case of a repetition whether it has passed in any, and is empty without early exit.
     `breakers` is by arm; `pace` is None where sandboxes start as they may. `began` is when the run was first claimed.
     """
 
@@ -279,6 +282,7 @@ class RunState:
     open_intents: dict[int, OpenIntent]
     pace: Pace | None
     purse: Purse | None = None
+    solved: bytearray = field(default_factory=bytearray)
     breakers: dict[str, Breaker] = field(default_factory=dict[str, Breaker])
     cases: dict[int, OpenCase] = field(default_factory=dict[int, OpenCase])
     workers: dict[str, WorkerView] = field(default_factory=dict[str, WorkerView])
@@ -355,12 +359,20 @@ def begin(claim: Claim, policy: RunPolicy, now: float, wall: float, *, adoption:
         open_intents={intent.attempt: intent for intent in claim.open_intents},
         purse=None if policy.budget is None else _purse(claim, policy.budget),
         pace=None if starts is None else Pace(starts, at=now, tells=not policy.isolated),
+        solved=_solved(claim, policy.cycle or 0),
         breakers=_remembered(claim, policy, now) if adoption is Adoption.ROSTER else {},
         tallies=dict(claim.tallies),
         spent_usd=claim.spent_usd,
         judge_usd=claim.judge_usd,
         unknown_judge_cost=claim.unknown_judge_cost,
     )
+
+
+def _solved(claim: Claim, cycle: int) -> bytearray:
+    solved = bytearray(cycle)
+    for place in claim.solved:
+        solved[place] = True
+    return solved
 
 
 def _purse(claim: Claim, budget: BudgetPolicy) -> Purse:

@@ -96,6 +96,13 @@ SELECT coalesce(verdict::text, how::text), count(*) FROM {settlements(graded=Tru
 WHERE run_key = %(run_key)s AND superseded_at IS NULL GROUP BY 1
 """)
 
+#: The cases of a repetition that have passed in any.
+SOLVED = _sql(f"""
+SELECT DISTINCT s.ordinal %% %(cycle)s::integer
+FROM {settlements(graded=True)} s JOIN cases c USING (run_key, ordinal)
+WHERE s.run_key = %(run_key)s AND s.superseded_at IS NULL AND s.verdict = 'passed' AND c.style = 'pass'
+""")
+
 #: How the last attempts ended, for a coordinator that follows on another: enough for the windows of many arms.
 LAST_ATTEMPTS = _sql(f"""
 SELECT arm, kind::text, code FROM attempts

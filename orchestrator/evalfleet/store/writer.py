@@ -50,6 +50,7 @@ class PostgresRecorder:
         self._fence = Fence(run_key=0, epoch=0, commit_seq=0)
         self._seen: Connection | None = None
         self._unswept = 0
+        self._grading = 0
         self._arms: dict[int, str] = {}
 
     @property
@@ -106,6 +107,16 @@ class PostgresRecorder:
         async def work(connection: Connection) -> Mapping[str, Spending]:
             found = await run_spending(connection, self._fence.run_key)
             return {arm: one.spending for arm, one in found.items()}
+
+        return await self._lifeline.run(work)
+
+    async def solved(self, cycle: int) -> Sequence[int]:
+        """See `Recorder.solved`."""
+
+        async def work(connection: Connection) -> Sequence[int]:
+            given = {"run_key": self._fence.run_key, "grading": self._grading, "cycle": cycle}
+            cursor = await connection.execute(write_sql.SOLVED, given, prepare=False)
+            return [place for (place,) in await cursor.fetchall()]
 
         return await self._lifeline.run(work)
 
@@ -171,6 +182,7 @@ class PostgresRecorder:
                 for arm, kind, code in await cursor.fetchall()
             ]
         self._fence = Fence(run_key=run_key, epoch=epoch, commit_seq=commit_seq)
+        self._grading = grading
         self._kept.clear()
         self._seen = connection
         return Claim(

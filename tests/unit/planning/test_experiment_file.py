@@ -160,7 +160,8 @@ def test_set_changes_limits_and_sampling(tmp_path: Path) -> None:
         ("limits.concurrency", "many", "INVALID_VALUE", "limits.concurrency"),
         ("budget.usd", "-7", "INVALID_VALUE", "budget.usd"),
         ("rate.openai:m.concurrency", "0", "INVALID_VALUE", "rate.openai:m.concurrency"),
-        ("stop.early_exit", "true", "NOT_SUPPORTED", "stop.early_exit"),
+        ("stop.precision", "0.1", "NOT_SUPPORTED", "stop.precision"),
+        ("stop.early_exit", "maybe", "INVALID_VALUE", "stop.early_exit"),
     ],
 )
 def test_a_wrong_set_names_itself_not_the_file(tmp_path: Path, key: str, value: str, code: str, field: str) -> None:
